@@ -1,0 +1,99 @@
+package conformance
+
+import (
+	"cmp"
+
+	"pvabi/abi"
+)
+
+// Verdict is what a run found about one rule.
+type Verdict string
+
+// The verdicts.
+const (
+	Pass      Verdict = "pass"      // looked, and the rule holds
+	Fail      Verdict = "fail"      // looked, and it does not
+	Deviates  Verdict = "deviates"  // fails as a listed deviation says
+	Mended    Verdict = "mended"    // a listed deviation no longer shows
+	Absent    Verdict = "absent"    // the implementer does not offer the feature
+	Unreached Verdict = "unreached" // could not be looked at here
+	Error     Verdict = "error"     // the equipment failed
+)
+
+// Verdicts lists all verdicts in the order in which totals are printed.
+var Verdicts = []Verdict{Pass, Fail, Deviates, Mended, Absent, Unreached, Error}
+
+// Looked tells whether the verdict comes from having looked at the rule.
+func (v Verdict) Looked() bool {
+	switch v {
+	case Pass, Fail, Deviates, Mended:
+		return true
+	}
+	return false
+}
+
+// Result is what a run found about one rule, and why.
+type Result struct {
+	Rule     string   `json:"rule"`
+	Side     abi.Side `json:"side"`
+	Verdict  Verdict  `json:"verdict"`
+	Expected string   `json:"expected"`
+	Observed string   `json:"observed"`
+	// Evidence has the raw values that the verdict was judged from.
+	Evidence map[string]any `json:"evidence,omitempty"`
+	// Deviation is the id of the deviation that explains the verdict.
+	Deviation string `json:"deviation"`
+	// Reason says why the rule was not looked at, or what failed.
+	Reason string `json:"reason"`
+	// Seconds is what the check took that judged the rule, shared evenly among
+	// the rules that it judged.
+	Seconds float64 `json:"seconds"`
+}
+
+// Identity is who a guest says that it is. It is the first event of a run.
+type Identity struct {
+	GOARCH  string `json:"goarch"`
+	Machine string `json:"machine"` // uname -m
+	Release string `json:"release"` // uname -r
+	Version string `json:"version"` // uname -v
+	CPUs    int    `json:"cpus"`    // online
+	// Hypervisor is the signature of the hypervisor below the guest, where
+	// the platform has one.
+	Hypervisor  string `json:"hypervisor,omitempty"`
+	CommandLine string `json:"command_line"`
+}
+
+// Event is one message from the agent to whoever runs it. Exactly one of its
+// fields is set.
+type Event struct {
+	Identity *Identity `json:"identity,omitempty"`
+	// Loaded comes when the guest's modules are loaded and checks begin.
+	Loaded *Loaded `json:"loaded,omitempty"`
+	Result *Result `json:"result,omitempty"`
+	// Fatal says why the agent could not go on: its equipment failed.
+	Fatal string `json:"fatal,omitempty"`
+	// Unreached says why no rule of the target can be looked at in this guest.
+	Unreached string `json:"unreached,omitempty"`
+	// Note is something that a reader of the report should know: a retry.
+	Note string `json:"note,omitempty"`
+	// Finished is the last event; a run without it is incomplete.
+	Finished bool `json:"finished,omitempty"`
+}
+
+// Loaded tells what the guest did before its checks.
+type Loaded struct {
+	Modules []Module `json:"modules"`
+	Seconds float64  `json:"seconds"`
+	// Implementer is the version of the code under test as the guest sees it.
+	Implementer string `json:"implementer"`
+}
+
+// Module is a kernel module that the agent loaded.
+type Module struct {
+	Name    string  `json:"name"`
+	SHA256  string  `json:"sha256"`
+	Seconds float64 `json:"seconds"`
+}
+
+// SortKey orders results: by rule id.
+func compareResults(a, b Result) int { return cmp.Compare(a.Rule, b.Rule) }
