@@ -1,0 +1,100 @@
+// Package microvm is the carrier that makes CPUs of its own: a virtual machine over
+// /dev/kvm without firmware, devices or an operating system, whose CPUs run
+// nothing but the probe. It implements [arch.Machine].
+//
+// Everything that a guest can vary about KVM's paravirtual ABI is in a [Config]:
+// which numbers the CPUs go by, where the interrupt controller lives, which features
+// are offered and whether the hypervisor enforces them, where discovery finds them,
+// and whether programs run with supervisor privilege or without.
+package microvm
+
+import (
+	"fmt"
+	"strings"
+
+	"pvabi/arch"
+)
+
+// Machine is an arch.Machine that can be closed.
+type Machine interface {
+	arch.Machine
+	// Close stops all CPUs and gives everything back.
+	Close() error
+}
+
+// IRQChip says where the interrupt controllers are emulated.
+type IRQChip int
+
+// The places of interrupt controllers.
+const (
+	// Full has all of them in the kernel.
+	Full IRQChip = iota
+	// Split has only the local ones, of the CPUs, in the kernel.
+	Split
+	// None has none in the kernel; a Wait then leaves the CPU for good.
+	None
+)
+
+// String returns the name of the place.
+func (c IRQChip) String() string { return [...]string{"full", "split", "none"}[c] }
+
+// Config describes a machine. The zero value is one CPU with all that KVM offers.
+type Config struct {
+	// CPUs is the number of CPUs; 0 is 1.
+	CPUs int
+	// IDs are the numbers by which the platform's calls name the CPUs, its APIC
+	// ids; nil is 0, 1, 2 and so on.
+	IDs     []uint64
+	IRQChip IRQChip
+	// Features replaces the word of paravirtual features; nil leaves it as KVM
+	// offers it.
+	Features *uint32
+	// Hints is the word of hints to the guest.
+	Hints uint32
+	// Enforce has KVM refuse what Features does not offer.
+	Enforce bool
+	// KVMBase is the first leaf of KVM's discovery, a multiple of 0x100 from
+	// 0x40000000 on; 0 is 0x40000000. Where it is higher, leaves of a foreign
+	// signature come first.
+	KVMBase uint32
+	// User runs programs at privilege level 3.
+	User bool
+	// DisableQuirks has a bit set for each quirk of KVM_CAP_DISABLE_QUIRKS2 that
+	// KVM is to do without.
+	DisableQuirks uint64
+	// ExitHypercalls has a bit set for each number of a call that goes to the
+	// carrier instead of KVM (KVM_CAP_EXIT_HYPERCALL); the carrier returns 0.
+	ExitHypercalls uint64
+	// DisableExits has a bit set for each kind of exit of
+	// KVM_CAP_X86_DISABLE_EXITS that KVM is to do without.
+	DisableExits uint64
+}
+
+// Key is equal for equal configurations.
+func (c Config) Key() string {
+	features := "offered"
+	if c.Features != nil {
+		features = fmt.Sprintf("%#x", *c.Features)
+	}
+	ids := make([]string, c.cpus())
+	for i := range ids {
+		ids[i] = fmt.Sprint(c.id(i))
+	}
+	return fmt.Sprintf("cpus=%s irqchip=%v features=%s hints=%#x enforce=%t base=%#x user=%t quirks=%#x hypercalls=%#x exits=%#x",
+		strings.Join(ids, ","), c.IRQChip, features, c.Hints, c.Enforce, c.base(), c.User,
+		c.DisableQuirks, c.ExitHypercalls, c.DisableExits)
+}
+
+func (c Config) cpus() int { return max(c.CPUs, 1) }
+
+func (c Config) id(cpu int) uint64 {
+	if cpu < len(c.IDs) {
+		return c.IDs[cpu]
+	}
+	return uint64(cpu)
+}
+
+// firstBase is where leaves of hypervisors begin.
+const firstBase = 0x40000000
+
+func (c Config) base() uint32 { return max(c.KVMBase, firstBase) }
