@@ -102,7 +102,9 @@ type Arg struct {
 
 // Outcome is one result of a call and when it is given.
 type Outcome struct {
-	// When says in words which case this is.
+	// When says in few words which case this is. [Platform.Result] finds the
+	// outcome by it, so that the words for the same case are the same on every
+	// platform: "self", "running target", "waiting target", "absent target".
 	When string `json:"when"`
 	// Error names an [Errno] of the platform, or is empty.
 	Error string `json:"error,omitempty"`
@@ -160,11 +162,28 @@ type Register struct {
 	// Reserved has a bit set for each bit whose setting is refused with a
 	// general protection fault.
 	Reserved uint64 `json:"reserved"`
+	// Enable has the bit set that turns on what the register is about, or is 0.
+	Enable uint64 `json:"enable"`
 	// Reset is the value after reset; Readable is false where a read does not
 	// give back what was written.
-	Reset    uint64   `json:"reset"`
-	Readable bool     `json:"readable"`
-	Sources  []Source `json:"sources"`
+	Reset    uint64 `json:"reset"`
+	Readable bool   `json:"readable"`
+	// Bits names the bits that have a meaning of their own.
+	Bits    []RegisterBit `json:"bits,omitempty"`
+	Sources []Source      `json:"sources"`
+}
+
+// RegisterBit is a bit with a meaning of its own in a register.
+type RegisterBit struct {
+	Name string `json:"name"`
+	Bit  uint64 `json:"bit"`
+	Text string `json:"text"`
+}
+
+// Bit returns the mask of a named bit of the register.
+func (r Register) Bit(name string) uint64 {
+	b := must(r.Bits, name, func(b RegisterBit) string { return b.Name }, "bit of "+r.Name)
+	return 1 << b.Bit
 }
 
 // Field is a member of a memory layout.
@@ -283,11 +302,24 @@ type Platform struct {
 	Registers   []Register   `json:"registers"`
 	Layouts     []Layout     `json:"layouts"`
 	Rules       []Rule       `json:"rules"`
+	// Silences are the portable questions that the platform's ABI does not
+	// answer with a rule.
+	Silences []Silence `json:"silences,omitempty"`
 }
 
 // Call returns the call with that name; an unknown name panics.
 func (p *Platform) Call(name string) Call {
 	return must(p.Calls, name, func(c Call) string { return c.Name }, "call")
+}
+
+// Result returns what a call gives in the case that the named outcome is about;
+// unknown names panic.
+func (p *Platform) Result(call, when string) int64 {
+	o := must(p.Call(call).Outcomes, when, func(o Outcome) string { return o.When }, "outcome of "+call)
+	if o.Error != "" {
+		return p.Errno(o.Error)
+	}
+	return o.Result
 }
 
 // Errno returns the result that stands for the named error; an unknown name

@@ -350,7 +350,7 @@ func x86StealRules() []Rule {
 			docMSR.noting("speaks of running or not, which would make a waiting CPU preempted")).
 			wants("preempted", 0, ""),
 		preempted("preempted/in-vmm",
-			"Preempted of a CPU that is out in the VMM reads zero.",
+			"Preempted of a CPU that its own instruction has taken out to the VMM reads zero.",
 			x86Put, x86SchedOut).
 			wants("preempted", 0, ""),
 		preempted("preempted/cleared-at-entry",
