@@ -1,0 +1,6 @@
+package abi
+
+// Platforms returns all platforms, each a fresh copy.
+func Platforms() []*Platform {
+	return []*Platform{X86KVM()}
+}
