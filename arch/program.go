@@ -18,6 +18,7 @@ package arch
 import (
 	"encoding/binary"
 	"fmt"
+	"strings"
 )
 
 // Kind says what an operation does.
@@ -77,6 +78,16 @@ const (
 	// changes of the data without a change of the version; Result.Value is the
 	// last consistent data.
 	Sample
+)
+
+// What Result.Regs of a Sample counts, by position.
+const (
+	SampleOdd     = 0
+	SampleMoved   = 1
+	SampleTorn    = 2
+	SampleLess    = 3
+	SampleChanges = 4
+	SampleSilent  = 5
 )
 
 // Op is one operation. What Arg, Regs and Flags mean depends on Kind.
@@ -161,8 +172,8 @@ type ISA struct {
 	Instructions []string
 }
 
-// Register returns the position of a register in Op.Regs; an unknown name
-// panics.
+// Register returns the position of a register in Op.Regs, whatever the case of its
+// name; an unknown name panics.
 func (a *ISA) Register(name string) int { return position(a.Registers, name, "register") }
 
 // Instruction returns the Arg[0] of a Call by the named form; an unknown name
@@ -173,7 +184,7 @@ func (a *ISA) Instruction(name string) uint64 {
 
 func position(names []string, name, what string) int {
 	for i, n := range names {
-		if n == name {
+		if strings.EqualFold(n, name) {
 			return i
 		}
 	}
