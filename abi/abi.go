@@ -168,7 +168,7 @@ type Register struct {
 	// give back what was written.
 	Reset    uint64 `json:"reset"`
 	Readable bool   `json:"readable"`
-	// Bits names the bits that have a meaning of their own.
+	// Bits names further bits that have a meaning of their own.
 	Bits    []RegisterBit `json:"bits,omitempty"`
 	Sources []Source      `json:"sources"`
 }

@@ -35,7 +35,9 @@ const (
 
 // History returns what the threads proposed, oldest first.
 func History() HistoryTable {
-	mail := func(thread, note string) Source { return Source{Tree: "linux-kernel and kvm lists", Path: thread, Note: note} }
+	mail := func(thread, note string) Source {
+		return Source{Tree: "linux-kernel and kvm lists", Path: thread, Note: note}
+	}
 	unread := "the numbers are not cited: the mails were not at hand"
 	calls := func(symbol string) Source { return linux("include/uapi/linux/kvm_para.h", symbol) }
 	para := func(symbol string) Source { return linux("arch/x86/include/uapi/asm/kvm_para.h", symbol) }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -27,6 +28,13 @@ type entry struct {
 	text    string
 	notes   []note
 	sources []Source
+}
+
+// bare tells that the entries have nothing but cells.
+func (s section) bare() bool {
+	return !slices.ContainsFunc(s.entries, func(e entry) bool {
+		return e.text != "" || len(e.notes)+len(e.sources) > 0
+	})
 }
 
 // note is a part of an entry: an argument, a field, an answer.
@@ -54,7 +62,9 @@ func Text(w io.Writer, d Document) error {
 		}
 		line(&b, widths, s.columns)
 		for _, e := range s.entries {
-			b.WriteByte('\n')
+			if !s.bare() {
+				b.WriteByte('\n')
+			}
 			line(&b, widths, e.cells)
 			wrap(&b, "    ", e.text)
 			for _, n := range e.notes {
@@ -111,11 +121,18 @@ func Markdown(w io.Writer, d Document) error {
 			b.WriteByte('\n')
 		}
 		fmt.Fprintf(&b, "## %s\n\n", escape(s.title))
-		columns := append(s.columns[:len(s.columns):len(s.columns)], "text", "sources")
+		columns := slices.Clone(s.columns)
+		if !s.bare() {
+			columns = append(columns, "text", "sources")
+		}
 		fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
 		for _, e := range s.entries {
 			for _, c := range e.cells {
 				fmt.Fprintf(&b, "| %s ", escape(c))
+			}
+			if s.bare() {
+				b.WriteString("|\n")
+				continue
 			}
 			var text, sources []string
 			if e.text != "" {
@@ -158,7 +175,7 @@ func (p *Platform) sections() []section {
 		{title: "Calls", columns: []string{"call", "number", "feature"}},
 		{title: "Errors", columns: []string{"error", "result"}},
 		{title: "Features", columns: []string{"feature", "word", "bit", "offered by", "since"}},
-		{title: "Registers", columns: []string{"register", "number", "feature", "reserved bits", "reset"}},
+		{title: "Registers", columns: []string{"register", "number", "feature", "reserved bits", "enable", "reset"}},
 		{title: "Memory", columns: []string{"layout", "bytes", "aligned to"}},
 		{title: "Rules", columns: []string{"rule", "owed by", "demands", "needs", "since"}},
 	}
@@ -202,7 +219,7 @@ func (p *Platform) sections() []section {
 		})
 	}
 	for _, r := range p.Registers {
-		e := entry{cells: []string{r.Name, hex(r.Number), dash(r.Feature), hex(r.Reserved), hex(r.Reset)}, text: r.Text, sources: r.Sources}
+		e := entry{cells: []string{r.Name, hex(r.Number), dash(r.Feature), hex(r.Reserved), hex(r.Enable), hex(r.Reset)}, text: r.Text, sources: r.Sources}
 		for _, b := range r.Bits {
 			e.notes = append(e.notes, note{label: fmt.Sprintf("bit %d, %s", b.Bit, b.Name), text: b.Text})
 		}

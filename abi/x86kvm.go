@@ -299,24 +299,23 @@ func x86Registers() []Register {
 	systemTime := linux("arch/x86/kvm/x86.c", "kvm_write_system_time")
 	clockReset := linux("arch/x86/kvm/x86.c", "kvmclock_reset")
 	unaligned := docMSR.noting("asks for 4-byte alignment, which the code does not test")
-	enable := func(text string) RegisterBit { return RegisterBit{Name: "ENABLED", Bit: 0, Text: text} }
+	const enable = 1 << 0 // KVM_MSR_ENABLED; the registers with bits of their own have it in the same place
 
 	wallText := "Guest-physical address to which the host writes a pvclock_wall_clock, once for each write. 0 writes nothing. One register for all CPUs; a reset keeps it."
-	systemText := "Guest-physical address of the CPU's pvclock_vcpu_time_info, with an enable bit."
+	systemText := "Guest-physical address of the CPU's pvclock_vcpu_time_info, with an enable bit: the host keeps the area up to date."
 
 	old := register("WALL_CLOCK", 0x11, "CLOCKSOURCE", wallText+" Deprecated.", wallClock, unaligned)
 	oldTime := register("SYSTEM_TIME", 0x12, "CLOCKSOURCE", systemText+" Deprecated.", systemTime, clockReset, unaligned)
 	wall := register("WALL_CLOCK_NEW", 0x4b564d00, "CLOCKSOURCE2", wallText, wallClock, unaligned)
 	time := register("SYSTEM_TIME_NEW", 0x4b564d01, "CLOCKSOURCE2", systemText, systemTime, clockReset, unaligned)
-	oldTime.Bits = []RegisterBit{enable("The host keeps the area up to date.")}
-	time.Bits = []RegisterBit{enable("The host keeps the area up to date.")}
+	oldTime.Enable, time.Enable = enable, enable
 
 	fault := register("ASYNC_PF_EN", 0x4b564d02, "ASYNC_PF",
-		"Guest-physical address of the CPU's kvm_vcpu_pv_apf_data, a multiple of 64, with control bits. Without a local APIC in the kernel only 0 is accepted.",
+		"Guest-physical address of the CPU's kvm_vcpu_pv_apf_data, a multiple of 64, with an enable bit, which works together with DELIVERY_AS_INT only, and control bits. Without a local APIC in the kernel only 0 is accepted.",
 		linux("arch/x86/kvm/x86.c", "kvm_pv_enable_async_pf"), reset, docMSR)
 	fault.Reserved = 0x30
+	fault.Enable = enable
 	fault.Bits = []RegisterBit{
-		enable("Asynchronous page faults are on, together with DELIVERY_AS_INT."),
 		{Name: "SEND_ALWAYS", Bit: 1, Text: "Also at CPL 0."},
 		{Name: "DELIVERY_AS_PF_VMEXIT", Bit: 2, Text: "A nested guest's faults are exits; needs ASYNC_PF_VMEXIT."},
 		{Name: "DELIVERY_AS_INT", Bit: 3, Text: "An interrupt tells that a page is there; needs ASYNC_PF_INT."},
@@ -327,21 +326,21 @@ func x86Registers() []Register {
 		x86Steal, reset, docMSR.noting("does not say that reserved bits are refused"))
 	steal.Sources = append(steal.Sources, linux("arch/x86/include/uapi/asm/kvm_para.h", "KVM_STEAL_RESERVED_MASK"))
 	steal.Reserved = 0x3e
-	steal.Bits = []RegisterBit{enable("The host keeps the area up to date.")}
+	steal.Enable = enable
 
 	eoi := register("PV_EOI_EN", 0x4b564d04, "PV_EOI",
 		"Guest-physical address of the CPU's end-of-interrupt word, a multiple of 4, with an enable bit. Enabling an address outside of memory is refused.",
 		linux("arch/x86/kvm/lapic.c", "kvm_lapic_set_pv_eoi"), linux("arch/x86/kvm/lapic.c", "kvm_lapic_reset"),
 		docMSR.noting("heads the section MSR_KVM_EOI_EN"))
 	eoi.Reserved = 0x2
-	eoi.Bits = []RegisterBit{enable("The host uses the word.")}
+	eoi.Enable = enable
 
 	poll := register("POLL_CONTROL", 0x4b564d05, "POLL_CONTROL",
-		"Whether the host may poll before it puts a CPU in HLT to sleep. Set when the CPU is created; a reset keeps it.",
+		"Whether the host may poll before it puts a CPU in HLT to sleep: bit 0, the only one. Set when the CPU is created; a reset keeps it.",
 		linux("arch/x86/kvm/x86.c", "kvm_arch_vcpu_postcreate"), linux("arch/x86/kvm/x86.c", "kvm_arch_no_poll"), docMSR)
 	poll.Reserved = ^uint64(1)
 	poll.Reset = 1
-	poll.Bits = []RegisterBit{enable("The host may poll.")}
+	poll.Enable = enable
 
 	vector := register("ASYNC_PF_INT", 0x4b564d06, "ASYNC_PF_INT",
 		"Vector of the interrupt that tells that a page is there, in bits 7:0. Refused without a local APIC in the kernel.",

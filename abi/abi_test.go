@@ -1,0 +1,334 @@
+package abi
+
+import (
+	"math"
+	"math/bits"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// each runs a test on every platform.
+func each(t *testing.T, f func(t *testing.T, p *Platform)) {
+	for _, p := range Platforms() {
+		t.Run(p.Name, func(t *testing.T) { f(t, p) })
+	}
+}
+
+// unique fails where two rows have the same key.
+func unique[T any](t *testing.T, what string, rows []T, key func(T) string) {
+	t.Helper()
+	seen := make(map[string]bool)
+	for _, row := range rows {
+		k := key(row)
+		assert.NotEmpty(t, k, "%s without a name", what)
+		assert.False(t, seen[k], "%s %q: got it twice, want it once", what, k)
+		seen[k] = true
+	}
+}
+
+// sentence fails where text is not whole sentences.
+func sentence(t *testing.T, where, text string) {
+	t.Helper()
+	assert.Regexp(t, `^[A-Z0-9].*\.$`, text, "%s: want sentences", where)
+	assert.NotContains(t, text, "  ", "%s: want single spaces", where)
+}
+
+func cited(t *testing.T, where string, sources []Source) {
+	t.Helper()
+	assert.NotEmpty(t, sources, "%s: want a source", where)
+	for _, s := range sources {
+		assert.NotEmpty(t, s.Tree, "%s: source without a tree", where)
+		assert.NotEmpty(t, s.Path, "%s: source without a path", where)
+		assert.False(t, strings.HasPrefix(s.Path, "/"), "%s: %s: want a path inside the tree", where, s.Path)
+	}
+}
+
+func TestNamesAreUnique(t *testing.T) {
+	unique(t, "platform", Platforms(), func(p *Platform) string { return p.Name })
+	each(t, func(t *testing.T, p *Platform) {
+		unique(t, "discovery word", p.Discovery, func(w Word) string { return w.Name })
+		unique(t, "convention", p.Conventions, func(c Convention) string { return c.Name })
+		unique(t, "call", p.Calls, func(c Call) string { return c.Name })
+		unique(t, "error", p.Errors, func(e Errno) string { return e.Name })
+		unique(t, "feature", p.Features, func(f Feature) string { return f.Name })
+		unique(t, "register", p.Registers, func(r Register) string { return r.Name })
+		unique(t, "layout", p.Layouts, func(l Layout) string { return l.Name })
+		unique(t, "rule", p.Rules, func(r Rule) string { return r.ID })
+		unique(t, "silence", p.Silences, func(s Silence) string { return s.Question })
+		for _, r := range p.Rules {
+			unique(t, r.ID+": value", r.Want, func(v Value) string { return v.Name })
+		}
+		for _, c := range p.Calls {
+			unique(t, c.Name+": outcome", c.Outcomes, func(o Outcome) string { return o.When })
+			unique(t, c.Name+": argument", c.Args, func(a Arg) string { return a.Name })
+		}
+		for _, l := range p.Layouts {
+			unique(t, l.Name+": field", l.Fields, func(f Field) string { return f.Name })
+		}
+	})
+}
+
+func TestNumbersAreUnique(t *testing.T) {
+	each(t, func(t *testing.T, p *Platform) {
+		calls, registers := make(map[uint64]string), make(map[uint64]string)
+		for _, c := range p.Calls {
+			assert.Empty(t, calls[c.Number], "%s: call %d is taken", c.Name, c.Number)
+			calls[c.Number] = c.Name
+		}
+		for _, r := range p.Registers {
+			assert.Empty(t, registers[r.Number], "%s: register %#x is taken", r.Name, r.Number)
+			registers[r.Number] = r.Name
+		}
+		results := make(map[int64]string)
+		for _, e := range p.Errors {
+			assert.Empty(t, results[e.Result], "%s: result %d is taken", e.Name, e.Result)
+			results[e.Result] = e.Name
+		}
+		type bit struct {
+			word string
+			bit  uint64
+		}
+		taken := make(map[bit]string)
+		for _, f := range p.Features {
+			at := bit{f.Word, f.Bit}
+			assert.Empty(t, taken[at], "%s: bit %d of %s is taken", f.Name, f.Bit, f.Word)
+			taken[at] = f.Name
+		}
+	})
+}
+
+func TestRules(t *testing.T) {
+	id := regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*/[a-z]+(-[a-z]+)*/[a-z0-9]+(-[a-z0-9]+)*$`)
+	each(t, func(t *testing.T, p *Platform) {
+		require.NotEmpty(t, p.Rules)
+		for _, r := range p.Rules {
+			assert.Regexp(t, id, r.ID)
+			assert.True(t, strings.HasPrefix(r.ID, p.Name+"/"), "%s: want the platform's name first", r.ID)
+			assert.Contains(t, []Side{Hypervisor, Guest}, r.Side, r.ID)
+			sentence(t, r.ID, r.Text)
+			cited(t, r.ID, r.Sources)
+			for _, need := range r.Needs {
+				assert.NotPanics(t, func() { p.Feature(need) }, "%s needs %q", r.ID, need)
+			}
+			assert.Equal(t, r.ID, p.Rule(r.Name()).ID)
+			assert.True(t, p.HasRule(r.Name()))
+			assert.Equal(t, p.Name+"/"+r.Name(), r.ID)
+			assert.True(t, strings.HasPrefix(r.Name(), r.Topic()+"/"))
+			for _, v := range r.Want {
+				assert.Equal(t, v.Number, p.Want(r.Name(), v.Name))
+			}
+		}
+		assert.False(t, p.HasRule("no/such-rule"))
+	})
+}
+
+func TestRowsAreComplete(t *testing.T) {
+	each(t, func(t *testing.T, p *Platform) {
+		assert.NotEmpty(t, p.Title)
+		assert.NotEmpty(t, p.GOARCH)
+		assert.Contains(t, []string{"little", "big"}, p.ByteOrder)
+		for _, w := range p.Discovery {
+			sentence(t, w.Name, w.Text)
+			cited(t, w.Name, w.Sources)
+		}
+		for _, c := range p.Conventions {
+			sentence(t, c.Name, c.Text)
+			cited(t, c.Name, c.Sources)
+			for _, i := range c.Instructions {
+				assert.Len(t, i.Code, 2*int(i.Length), "%s, %s: hexadecimal digits of the code", c.Name, i.Mnemonic)
+			}
+		}
+		for _, e := range p.Errors {
+			sentence(t, e.Name, e.Text)
+			cited(t, e.Name, e.Sources)
+		}
+		for _, f := range p.Features {
+			sentence(t, f.Name, f.Text)
+			cited(t, f.Name, f.Sources)
+			assert.Contains(t, []string{"kernel", "vmm", "nobody"}, f.Offered, f.Name)
+		}
+		for _, r := range p.Registers {
+			sentence(t, r.Name, r.Text)
+			cited(t, r.Name, r.Sources)
+			assert.Zero(t, r.Reset&r.Reserved, "%s: reset sets reserved bits", r.Name)
+			assert.Zero(t, r.Enable&r.Reserved, "%s: enabling sets reserved bits", r.Name)
+			for _, b := range r.Bits {
+				sentence(t, r.Name+"."+b.Name, b.Text)
+				assert.Zero(t, r.Bit(b.Name)&r.Enable, "%s.%s: got it twice, want it in Enable only", r.Name, b.Name)
+				assert.Equal(t, uint64(1)<<b.Bit, r.Bit(b.Name))
+				assert.Zero(t, r.Bit(b.Name)&r.Reserved, "%s.%s is reserved", r.Name, b.Name)
+			}
+			if r.Feature != "" {
+				assert.NotPanics(t, func() { p.Feature(r.Feature) }, r.Name)
+			}
+		}
+		for _, s := range p.Silences {
+			sentence(t, s.Question, s.Why)
+			cited(t, s.Question, s.Sources)
+			assert.False(t, p.HasRule(s.Question), "%s: got a silence and a rule, want one of them", s.Question)
+		}
+	})
+}
+
+func TestCalls(t *testing.T) {
+	each(t, func(t *testing.T, p *Platform) {
+		for _, c := range p.Calls {
+			sentence(t, c.Name, c.Text)
+			cited(t, c.Name, c.Sources)
+			if c.Undefined {
+				assert.Empty(t, c.Outcomes, "%s is not on the platform", c.Name)
+				continue
+			}
+			assert.NotEmpty(t, c.Outcomes, "%s: want outcomes", c.Name)
+			if c.Feature != "" {
+				assert.NotPanics(t, func() { p.Feature(c.Feature) }, c.Name)
+			}
+			for _, a := range c.Args {
+				sentence(t, c.Name+", "+a.Name, a.Text)
+			}
+			for _, o := range c.Outcomes {
+				if o.Error == "" {
+					assert.Equal(t, o.Result, p.Result(c.Name, o.When))
+					continue
+				}
+				assert.Zero(t, o.Result, "%s, %s: want the number in the table of errors only", c.Name, o.When)
+				assert.Equal(t, p.Errno(o.Error), p.Result(c.Name, o.When))
+			}
+		}
+	})
+}
+
+func TestScheduling(t *testing.T) {
+	each(t, func(t *testing.T, p *Platform) {
+		s := p.Scheduling
+		if s.Kick != "" {
+			assert.Less(t, s.KickTarget, uint64(len(p.Call(s.Kick).Args)), "position of the target of a kick")
+		}
+		if s.Yield != "" {
+			assert.Less(t, s.YieldTarget, uint64(len(p.Call(s.Yield).Args)), "position of the target of a yield")
+		}
+		for _, at := range []string{s.Preempted, s.Steal} {
+			layout, field, _ := strings.Cut(at, ".")
+			assert.NotPanics(t, func() { p.Layout(layout).Field(field) }, at)
+		}
+	})
+}
+
+// Fields follow each other without a gap, so that every byte has an owner.
+func TestLayouts(t *testing.T) {
+	each(t, func(t *testing.T, p *Platform) {
+		for _, l := range p.Layouts {
+			sentence(t, l.Name, l.Text)
+			cited(t, l.Name, l.Sources)
+			assert.Equal(t, 1, bits.OnesCount64(l.Align), "%s: want an alignment that is a power of two, got %d", l.Name, l.Align)
+			end := uint64(0)
+			for _, f := range l.Fields {
+				assert.Equal(t, end, f.Offset, "%s.%s: offset", l.Name, f.Name)
+				assert.Contains(t, []string{"hypervisor", "guest", "both", "nobody"}, f.Writer, "%s.%s", l.Name, f.Name)
+				sentence(t, l.Name+"."+f.Name, f.Text)
+				end = f.Offset + f.Size
+			}
+			assert.Equal(t, l.Size, end, "%s: end of the last field", l.Name)
+			for _, b := range l.Bits {
+				assert.Less(t, b.Bit, 8*l.Field(b.Field).Size, "%s.%s.%s", l.Name, b.Field, b.Name)
+				assert.Equal(t, uint64(1)<<b.Bit, l.Bit(b.Field, b.Name))
+				sentence(t, l.Name+"."+b.Field+"."+b.Name, b.Text)
+			}
+		}
+	})
+}
+
+func TestEveryNumberCanBeSet(t *testing.T) {
+	each(t, func(t *testing.T, p *Platform) {
+		before := p.Numbers()
+		require.NotEmpty(t, before)
+		unique(t, "path", before, func(n Number) string { return n.Path })
+		c, want := p.Clone(), slices.Clone(before)
+		for i, n := range before {
+			for _, value := range []int64{n.Value + 1, math.MinInt64, -1} {
+				require.NoError(t, c.Set(n.Path, value))
+				want[i].Value = value
+				require.Equal(t, want, c.Numbers(), "after setting %s to %d", n.Path, value)
+			}
+			require.NoError(t, c.Set(n.Path, n.Value))
+			want[i] = n
+		}
+		assert.Equal(t, p, c, "after setting every number back")
+		assert.Equal(t, before, p.Numbers(), "the original after changes to its clone")
+	})
+}
+
+func TestSetUnknownNumber(t *testing.T) {
+	p := X86KVM()
+	for _, path := range []string{"", "calls", "calls/KICK_CPU", "calls/NO_SUCH_CALL/number", "name"} {
+		assert.ErrorContains(t, p.Set(path, 1), `x86-kvm has no number at "`+path+`"`)
+	}
+	assert.Equal(t, X86KVM(), p)
+}
+
+func TestClone(t *testing.T) {
+	each(t, func(t *testing.T, p *Platform) {
+		c := p.Clone()
+		require.Equal(t, p, c)
+		c.GOARCH[0] = "other"
+		c.Rules[0].Sources[0].Tree = "other"
+		c.Calls[0].Outcomes[0].When = "other"
+		c.Layouts[0].Fields[0].Name = "other"
+		assert.NotEqual(t, "other", p.GOARCH[0])
+		assert.NotEqual(t, "other", p.Rules[0].Sources[0].Tree)
+		assert.NotEqual(t, "other", p.Calls[0].Outcomes[0].When)
+		assert.NotEqual(t, "other", p.Layouts[0].Fields[0].Name)
+	})
+}
+
+// A value that a caller changes is nobody else's.
+func TestPlatformsAreFresh(t *testing.T) {
+	for i, p := range Platforms() {
+		want := p.Clone()
+		for _, n := range p.Numbers() {
+			require.NoError(t, p.Set(n.Path, n.Value^0x55))
+		}
+		for j := range p.Rules {
+			for k := range p.Rules[j].Sources {
+				p.Rules[j].Sources[k].Note = "changed"
+			}
+		}
+		assert.Equal(t, want, Platforms()[i])
+	}
+}
+
+func TestUnknownNamesPanic(t *testing.T) {
+	p := X86KVM()
+	for want, f := range map[string]func(){
+		`abi: no call named "X"`:                            func() { p.Call("X") },
+		`abi: no outcome of KICK_CPU named "X"`:             func() { p.Result("KICK_CPU", "X") },
+		`abi: no error named "X"`:                           func() { p.Errno("X") },
+		`abi: no feature named "X"`:                         func() { p.Feature("X") },
+		`abi: no register named "X"`:                        func() { p.Register("X") },
+		`abi: no bit of STEAL_TIME named "X"`:               func() { p.Register("STEAL_TIME").Bit("X") },
+		`abi: no layout named "X"`:                          func() { p.Layout("X") },
+		`abi: no field of pv_eoi named "X"`:                 func() { p.Layout("pv_eoi").Field("X") },
+		`abi: no bit of pv_eoi named "word.X"`:              func() { p.Layout("pv_eoi").Bit("word", "X") },
+		`abi: no discovery word named "X"`:                  func() { p.Word("X") },
+		`abi: no calling convention named "X"`:              func() { p.Convention("X") },
+		`abi: no rule named "x/y"`:                          func() { p.Rule("x/y") },
+		`abi: no value of rule kick/wakes-waiter named "X"`: func() { p.Want("kick/wakes-waiter", "X") },
+	} {
+		assert.PanicsWithValue(t, want, f)
+	}
+}
+
+func TestSourceString(t *testing.T) {
+	for want, s := range map[string]Source{
+		"Linux 7.2.12, a.c":            {Tree: "Linux 7.2.12", Path: "a.c"},
+		"Linux 7.2.12, a.c, f":         {Tree: "Linux 7.2.12", Path: "a.c", Symbol: "f"},
+		"Linux 7.2.12, a.c, f (so so)": {Tree: "Linux 7.2.12", Path: "a.c", Symbol: "f", Note: "so so"},
+	} {
+		assert.Equal(t, want, s.String())
+	}
+}
