@@ -38,7 +38,7 @@ func History() HistoryTable {
 	mail := func(thread, note string) Source {
 		return Source{Tree: "linux-kernel and kvm lists", Path: thread, Note: note}
 	}
-	unread := "the numbers are not cited: the mails were not at hand"
+	unread := "its numbers are left out: not checked against the mails"
 	calls := func(symbol string) Source { return linux("include/uapi/linux/kvm_para.h", symbol) }
 	para := func(symbol string) Source { return linux("arch/x86/include/uapi/asm/kvm_para.h", symbol) }
 	loong := func(symbol string) Source { return linux("arch/loongarch/include/asm/kvm_para.h", symbol) }
@@ -61,7 +61,7 @@ func History() HistoryTable {
 			Thread: threadKick2011, Date: "2011-10", Platform: "x86-kvm", Kind: "call",
 			Name:      "KICK_CPU",
 			Today:     "KICK_CPU is number 5: a0 holds flags that nobody reads, a1 the APIC id.",
-			Collision: "A guest that asks for the wait under number 5 kicks whatever CPU RCX names, is given 0 and does not sleep.",
+			Collision: "A guest that would wait by call 5 kicks whatever CPU RCX names instead, is given 0 and does not sleep.",
 			Sources:   []Source{mail(threadKick2011, unread), calls("KVM_HC_KICK_CPU"), x86Hypercall},
 		},
 		{
@@ -70,7 +70,7 @@ func History() HistoryTable {
 			Today:     "The number was kept, the arguments were not: flags came before the APIC id. Merged in Linux 3.12; the ticket locks gave way to queued ones in 4.2.",
 			Collision: "A guest that passes the APIC id as the only argument kicks whatever CPU RCX names.",
 			Sources: []Source{
-				mail(threadTicket2012, "the arguments as remembered; the mails were not at hand"),
+				mail(threadTicket2012, "number and argument not checked against the mails"),
 				calls("KVM_HC_KICK_CPU"), linux("arch/x86/kernel/kvm.c", "kvm_kick_cpu"),
 			},
 		},
@@ -89,7 +89,7 @@ func History() HistoryTable {
 			Today:     "Bit 7 is PV_UNHALT. The idea came back as PV_TLB_FLUSH, bit 9, in Linux 4.16.",
 			Collision: "A guest built to the proposal takes every host that can kick for one that shares its CPUs' state.",
 			Sources: []Source{
-				mail(threadFlush2012, ""), para("KVM_FEATURE_PV_UNHALT"), para("KVM_FEATURE_PV_TLB_FLUSH"),
+				mail(threadFlush2012, "named in the thread"), para("KVM_FEATURE_PV_UNHALT"), para("KVM_FEATURE_PV_TLB_FLUSH"),
 			},
 		},
 		{
@@ -99,7 +99,7 @@ func History() HistoryTable {
 			Collision: "The host accepts such a guest's address, takes it for an end-of-interrupt word and sets and clears bit 0 of it, " +
 				"where the guest reads whether a CPU runs. Only an address with bit 1 set is refused.",
 			Sources: []Source{
-				mail(threadFlush2012, ""), para("MSR_KVM_PV_EOI_EN"), linux("arch/x86/kvm/lapic.c", "kvm_lapic_set_pv_eoi"),
+				mail(threadFlush2012, "named in the thread"), para("MSR_KVM_PV_EOI_EN"), linux("arch/x86/kvm/lapic.c", "kvm_lapic_set_pv_eoi"),
 			},
 		},
 		{
@@ -108,7 +108,7 @@ func History() HistoryTable {
 			Today:     "Both are bits of one byte, preempted, in kvm_steal_time: PREEMPTED and FLUSH_TLB. No area of its own.",
 			Collision: "None in memory: nothing of today lies in an area of that shape.",
 			Sources: []Source{
-				mail(threadFlush2012, ""), para("struct kvm_steal_time"), para("KVM_VCPU_FLUSH_TLB"), x86Steal,
+				mail(threadFlush2012, "named in the thread"), para("struct kvm_steal_time"), para("KVM_VCPU_FLUSH_TLB"), x86Steal,
 			},
 		},
 		{
@@ -118,7 +118,7 @@ func History() HistoryTable {
 			Collision: "A reader of 4 bytes sees the same while the padding stays zero, but finds 3 where a flush was asked for. " +
 				"Linux itself looks at the whole byte in 64-bit guests and at bit 0 in 32-bit ones.",
 			Sources: []Source{
-				mail(threadVCPU2016, "the width as remembered; the mails were not at hand"), para("struct kvm_steal_time"),
+				mail(threadVCPU2016, "the width not checked against the mails"), para("struct kvm_steal_time"),
 				linux("arch/x86/kernel/kvm.c", "__kvm_vcpu_is_preempted"),
 			},
 		},

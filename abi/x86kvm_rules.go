@@ -224,7 +224,7 @@ func x86KickRules() []Rule {
 			x86Unhalt, x86Halt, x86MPState).
 			wants("returns", 1, "spurious ends of a wait"),
 		kick("kick/absent-target",
-			"A kick of an APIC id that no CPU has gives the result listed for it and wakes nobody.",
+			"A kick of an APIC id that no CPU has, and that is not the broadcast id, gives the result listed for it and wakes nobody.",
 			x86Destination, x86Hypercall.noting("the result does not depend on the target")).
 			wants("wakes", 0, ""),
 		kick("kick/flags-ignored",
