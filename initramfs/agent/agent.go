@@ -1,0 +1,244 @@
+// Package agent is the guest's half of a run: it says who the guest is, loads
+// the kernel modules of a target, has the target's suite look at its rules, and
+// sends what was found to whoever runs the guest.
+//
+// The protocol has one direction. The agent sends conformance.Event values, in
+// this order:
+//
+//	Identity            always first
+//	Loaded              once the modules are there; or Unreached or Fatal
+//	Result, Note        in any number, as the suite finds them
+//	Unreached or Fatal  when the suite cannot begin, or go on
+//	Finished            always last, unless the guest dies
+//
+// In a guest that pvabi boots, the agent is PID 1, is told what to do by the
+// kernel's command line ("pvabi.target=x86-kvm pvabi.modules=kvm,kvm_amd"),
+// and sends each event as one line of JSON over a virtio-serial port, in the
+// manner of github.com/hugelgupf/vmtest/guest. On a machine that is already
+// running, it is an ordinary process, takes the same words as arguments, and
+// prints the lines.
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"pvabi/conformance"
+)
+
+// Port is the name of the virtio-serial port that a guest's events go to.
+const Port = "pvabi"
+
+// Suite looks at the rules of one target, in the guest, and emits what it finds:
+// results and notes, or that the target is unreached. An error is a failure of
+// its equipment. It may call emit from several goroutines.
+type Suite func(ctx context.Context, emit func(conformance.Event)) error
+
+// Job is what an agent is to do.
+type Job struct {
+	// Target names the suite.
+	Target string
+	// Modules are the kernel modules to load, in this order, without those that
+	// the kernel has built in.
+	Modules []string
+	// Needs are files that must exist once the modules are loaded, such as
+	// /dev/kvm. Without one of them the target is unreached.
+	Needs []string
+}
+
+// Words are the words that tell a job to an agent, on the kernel's command
+// line or as arguments. ParseJob is the inverse.
+func (j Job) Words() []string {
+	words := []string{"pvabi.target=" + j.Target}
+	if len(j.Modules) > 0 {
+		words = append(words, "pvabi.modules="+strings.Join(j.Modules, ","))
+	}
+	if len(j.Needs) > 0 {
+		words = append(words, "pvabi.needs="+strings.Join(j.Needs, ","))
+	}
+	return words
+}
+
+// ParseJob finds a job among words, of which it knows those that begin with
+// "pvabi.". One of these that it does not know is an error: whoever wrote it
+// expects something of it.
+func ParseJob(words []string) (Job, error) {
+	var j Job
+	for _, word := range words {
+		key, value, _ := strings.Cut(word, "=")
+		key, ours := strings.CutPrefix(key, "pvabi.")
+		if !ours {
+			continue
+		}
+		list := slices.DeleteFunc(strings.Split(value, ","), func(s string) bool { return s == "" })
+		switch key {
+		case "target":
+			j.Target = value
+		case "modules":
+			j.Modules = list
+		case "needs":
+			j.Needs = list
+		default:
+			return Job{}, fmt.Errorf("%q is no option of this agent", word)
+		}
+	}
+	if j.Target == "" {
+		return Job{}, fmt.Errorf("no pvabi.target among %q", words)
+	}
+	return j, nil
+}
+
+// system is the guest as the agent sees it.
+type system interface {
+	identity() (conformance.Identity, error)
+	// load loads one kernel module; all that it depends on is loaded.
+	load(name string) (conformance.Module, error)
+	// exists tells whether there is a file.
+	exists(name string) bool
+	// log returns the last lines of the kernel's log.
+	log(lines int) []string
+}
+
+// do does a job: it emits all events from Identity to Finished.
+func do(ctx context.Context, sys system, job Job, suites map[string]Suite, emit func(conformance.Event)) {
+	var mu sync.Mutex
+	send := func(e conformance.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, e := range fit(e) {
+			emit(e)
+		}
+	}
+	defer send(conformance.Event{Finished: true})
+	defer func() {
+		if r := recover(); r != nil {
+			send(conformance.Event{Fatal: fmt.Sprintf("panic in the agent: %v\n%s", r, head(string(debug.Stack()), 40))})
+		}
+	}()
+
+	id, err := sys.identity()
+	send(conformance.Event{Identity: &id})
+	if err != nil {
+		send(conformance.Event{Fatal: "find out who the guest is: " + err.Error()})
+		return
+	}
+	suite, ok := suites[job.Target]
+	if !ok {
+		send(conformance.Event{Fatal: fmt.Sprintf("the agent for %s knows no target %q", id.GOARCH, job.Target)})
+		return
+	}
+	loaded, reason := load(sys, job)
+	if reason != "" {
+		send(conformance.Event{Unreached: reason})
+		return
+	}
+	// What a kernel's modules do is the kernel's doing.
+	loaded.Implementer = id.Release
+	send(conformance.Event{Loaded: &loaded})
+	if err := suite(ctx, send); err != nil {
+		send(conformance.Event{Fatal: err.Error()})
+	}
+}
+
+// load loads the job's modules. A reason tells why that did not give what the
+// job needs.
+func load(sys system, job Job) (loaded conformance.Loaded, reason string) {
+	start := time.Now()
+	for _, name := range job.Modules {
+		m, err := sys.load(name)
+		if err != nil {
+			return loaded, fmt.Sprintf("the kernel does not load module %s: %v%s", name, err, kernelSays(sys))
+		}
+		loaded.Modules = append(loaded.Modules, m)
+	}
+	for _, name := range job.Needs {
+		if !sys.exists(name) {
+			with := "no modules loaded"
+			if len(job.Modules) > 0 {
+				with = "modules " + strings.Join(job.Modules, ", ") + " loaded"
+			}
+			return loaded, fmt.Sprintf("the guest has no %s, with %s%s", name, with, kernelSays(sys))
+		}
+	}
+	loaded.Seconds = time.Since(start).Seconds()
+	return loaded, ""
+}
+
+func kernelSays(sys system) string {
+	lines := sys.log(5)
+	if len(lines) == 0 {
+		return ""
+	}
+	return "; the kernel's log ends with:\n" + strings.Join(lines, "\n")
+}
+
+// head returns the first lines of a text.
+func head(text string, lines int) string {
+	all := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(all[:min(lines, len(all))], "\n")
+}
+
+// MaxEvent bounds an event's JSON in bytes. The other end of the channel reads
+// lines of less than 64 KiB (bufio.MaxScanTokenSize) with an envelope of some
+// 60 bytes around each event.
+const MaxEvent = 60 << 10
+
+// fit makes an event fit into a line. It shortens what is longest, evidence
+// first, and tells so in a note that goes before the event.
+func fit(e conformance.Event) []conformance.Event {
+	size := jsonSize(e)
+	if size <= MaxEvent {
+		return []conformance.Event{e}
+	}
+	what := "an event"
+	if e.Result != nil {
+		r := *e.Result
+		what = "the result of " + r.Rule
+		keys := make([]string, 0, len(r.Evidence))
+		evidence := make(map[string]any, len(r.Evidence))
+		for k, v := range r.Evidence {
+			keys, evidence[k] = append(keys, k), v
+		}
+		slices.SortFunc(keys, func(a, b string) int { return jsonSize(evidence[b]) - jsonSize(evidence[a]) })
+		r.Evidence, e.Result = evidence, &r
+		for _, k := range keys {
+			if jsonSize(e) <= MaxEvent {
+				break
+			}
+			evidence[k] = fmt.Sprintf("left out: %d bytes", jsonSize(evidence[k]))
+		}
+		if jsonSize(e) > MaxEvent {
+			r.Evidence = nil
+		}
+		r.Expected, r.Observed, r.Reason = shorten(r.Expected), shorten(r.Observed), shorten(r.Reason)
+	}
+	e.Fatal, e.Unreached, e.Note = shorten(e.Fatal), shorten(e.Unreached), shorten(e.Note)
+	note := fmt.Sprintf("%s was %d bytes long and was shortened to fit into %d", what, size, MaxEvent)
+	return []conformance.Event{{Note: note}, e}
+}
+
+// shorten shortens a text so that three of them fit into an event, whatever
+// JSON makes of it: at worst six bytes of one.
+func shorten(text string) string {
+	const limit = MaxEvent / 4 / 6
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "") + " [...]"
+}
+
+// jsonSize returns the length of a value as JSON in bytes. What cannot be JSON
+// is a mistake of the suite that made it, and is seen as a panic.
+func jsonSize(v any) int {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("an event that cannot be sent: %v", err))
+	}
+	return len(b)
+}

@@ -1,0 +1,244 @@
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hugelgupf/vmtest/guest"
+	"github.com/u-root/u-root/pkg/cmdline"
+	"github.com/u-root/u-root/pkg/kmodule"
+	"github.com/u-root/u-root/pkg/libinit"
+	"golang.org/x/sys/unix"
+
+	"pvabi/conformance"
+)
+
+// Main is the agent's main function. As PID 1 it does the job of the kernel's
+// command line, powers off, and never returns. As an ordinary process it does
+// the job of its arguments, prints the events, and returns.
+func Main(suites map[string]Suite) error {
+	if os.Getpid() != 1 {
+		job, err := ParseJob(os.Args[1:])
+		if err != nil {
+			return fmt.Errorf("what to do: %w; give pvabi.target=TARGET, and pvabi.modules=NAME,NAME where it needs any", err)
+		}
+		return Print(context.Background(), os.Stdout, job, suites)
+	}
+	start := time.Now()
+	mountRoot()
+	mounted := time.Since(start)
+	if err := boot(suites); err != nil {
+		fmt.Println("pvabi: agent:", err)
+	}
+	fmt.Printf("pvabi: agent: file systems took %v, all took %v\n", mounted.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
+	unix.Sync()
+	if err := unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF); err != nil {
+		fmt.Println("pvabi: agent: power off:", err)
+	}
+	// The end of PID 1 is a kernel panic, and QEMU then ends, too.
+	os.Exit(1)
+	return nil
+}
+
+// Print does a job in an ordinary process and prints its events, one line of
+// JSON for each. The error is the writer's.
+func Print(ctx context.Context, w io.Writer, job Job, suites map[string]Suite) error {
+	var failed error
+	lines := json.NewEncoder(w)
+	do(ctx, linux{}, job, suites, func(e conformance.Event) {
+		if err := lines.Encode(e); err != nil && failed == nil {
+			failed = fmt.Errorf("print an event: %w", err)
+		}
+	})
+	return failed
+}
+
+// boot does the job of the kernel's command line.
+func boot(suites map[string]Suite) error {
+	channel, err := guest.SerialEventChannel[conformance.Event](Port)
+	if err != nil {
+		return fmt.Errorf("open the event channel: %w; is virtio-serial built into this kernel?", err)
+	}
+	emit := func(e conformance.Event) {
+		if err := channel.Emit(e); err != nil {
+			fmt.Println("pvabi: agent: send an event:", err)
+		}
+	}
+	line, err := os.ReadFile("/proc/cmdline")
+	if err != nil {
+		return errors.Join(err, channel.Close())
+	}
+	job, err := ParseJob(strings.Fields(string(line)))
+	if err != nil {
+		emit(conformance.Event{Fatal: "the kernel's command line: " + err.Error()})
+		emit(conformance.Event{Finished: true})
+	} else {
+		do(context.Background(), linux{}, job, suites, emit)
+	}
+	return channel.Close()
+}
+
+// mountRoot makes the root file system. It uses u-root's libinit without what
+// no suite needs: of its name space, made for interactive use, a third fails
+// here with a message each (cgroup v1, EFI variables, a copy of /etc), and all
+// of it costs an emulated guest more than 100 ms.
+func mountRoot() {
+	libinit.SetEnv()
+	libinit.Namespace = []libinit.Creator{
+		libinit.Dir{Name: "/proc", Mode: 0o555},
+		libinit.Mount{Source: "proc", Target: "/proc", FSType: "proc"},
+		libinit.Dir{Name: "/sys", Mode: 0o555},
+		libinit.Mount{Source: "sysfs", Target: "/sys", FSType: "sysfs"},
+		libinit.Mount{Source: "debugfs", Target: "/sys/kernel/debug", FSType: "debugfs"},
+		libinit.Dir{Name: "/tmp", Mode: 0o777},
+	}
+	libinit.CgroupsNamespace = nil
+	libinit.CreateRootfs()
+}
+
+// linux is the system that the agent runs on.
+type linux struct{}
+
+func (linux) identity() (conformance.Identity, error) {
+	id := conformance.Identity{GOARCH: runtime.GOARCH, Hypervisor: hypervisor()}
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return id, fmt.Errorf("uname: %w", err)
+	}
+	id.Machine = unix.ByteSliceToString(u.Machine[:])
+	id.Release = unix.ByteSliceToString(u.Release[:])
+	id.Version = unix.ByteSliceToString(u.Version[:])
+	line, err := os.ReadFile("/proc/cmdline")
+	if err != nil {
+		return id, err
+	}
+	id.CommandLine = strings.TrimSpace(string(line))
+	online, err := os.ReadFile("/sys/devices/system/cpu/online")
+	if err != nil {
+		return id, err
+	}
+	id.CPUs, err = countList(strings.TrimSpace(string(online)))
+	return id, err
+}
+
+// countList counts the numbers of a list in the kernel's format, such as
+// "0-3,8" (Documentation/admin-guide/cputopology.rst).
+func countList(list string) (int, error) {
+	n := 0
+	for item := range strings.SplitSeq(list, ",") {
+		first, last, isRange := strings.Cut(item, "-")
+		if !isRange {
+			last = first
+		}
+		a, errA := strconv.Atoi(first)
+		b, errB := strconv.Atoi(last)
+		if err := errors.Join(errA, errB); err != nil || a > b {
+			return 0, fmt.Errorf("a list of CPUs that is none: %q", list)
+		}
+		n += b - a + 1
+	}
+	return n, nil
+}
+
+// hypervisorFiles are where Linux tells what is below it, on the architectures
+// that have no instruction for that: the root of Xen's name space (also on x86),
+// the node that a PowerPC hypervisor adds to the device tree, and what the s390
+// instruction STSI returns.
+var hypervisorFiles = []struct{ name, prefix string }{
+	{"/sys/hypervisor/type", ""},
+	{"/sys/firmware/devicetree/base/hypervisor/compatible", ""},
+	{"/proc/sysinfo", "VM00 Control Program:"},
+}
+
+func hypervisor() string {
+	for _, f := range hypervisorFiles {
+		content, err := os.ReadFile(f.name)
+		if err != nil {
+			continue
+		}
+		for line := range strings.SplitSeq(strings.TrimRight(string(content), "\x00\n"), "\n") {
+			if rest, ok := strings.CutPrefix(line, f.prefix); ok {
+				return strings.Join(strings.Fields(strings.ReplaceAll(rest, "\x00", " ")), " ")
+			}
+		}
+	}
+	return cpuidSignature()
+}
+
+func (linux) exists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}
+
+func (linux) load(name string) (conformance.Module, error) {
+	m := conformance.Module{Name: name}
+	prober, err := kmodule.NewProber(kmodule.ProbeOpts{})
+	if err != nil {
+		return m, err
+	}
+	file, err := moduleFile(name)
+	if err != nil {
+		return m, err
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return m, err
+	}
+	sum := sha256.Sum256(content)
+	m.SHA256 = hex.EncodeToString(sum[:])
+	start := time.Now()
+	err = prober.Probe(name, cmdline.FlagsForModule(name))
+	m.Seconds = time.Since(start).Seconds()
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		err = fmt.Errorf("%s (%w)", unix.ErrnoName(errno), err)
+	}
+	return m, err
+}
+
+func (linux) log(lines int) []string {
+	size, err := unix.Klogctl(unix.SYSLOG_ACTION_SIZE_BUFFER, nil)
+	if err != nil {
+		return nil // an ordinary process may not be allowed to
+	}
+	buffer := make([]byte, size)
+	n, err := unix.Klogctl(unix.SYSLOG_ACTION_READ_ALL, buffer)
+	if err != nil {
+		return nil
+	}
+	all := strings.Split(strings.TrimSpace(string(buffer[:n])), "\n")
+	return all[max(0, len(all)-lines):]
+}
+
+// moduleFile returns the file of a module, by the kernel's modules.dep.
+func moduleFile(name string) (string, error) {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return "", fmt.Errorf("uname: %w", err)
+	}
+	dir := filepath.Join("/lib/modules", unix.ByteSliceToString(u.Release[:]))
+	list, err := os.ReadFile(filepath.Join(dir, "modules.dep"))
+	if err != nil {
+		return "", err
+	}
+	underscores := strings.NewReplacer("-", "_")
+	for line := range strings.Lines(string(list)) {
+		file, _, _ := strings.Cut(line, ":")
+		base, _, _ := strings.Cut(filepath.Base(file), ".ko")
+		if underscores.Replace(base) == underscores.Replace(name) {
+			return filepath.Join(dir, file), nil
+		}
+	}
+	return "", fmt.Errorf("no module %s in %s/modules.dep", name, dir)
+}

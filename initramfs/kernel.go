@@ -1,0 +1,378 @@
+package initramfs
+
+import (
+	"bytes"
+	"debug/elf"
+	"debug/pe"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// ErrKernel is wrapped by errors about a file that is no usable kernel.
+var ErrKernel = errors.New("not a usable kernel")
+
+// Formats of kernel files.
+const (
+	FormatBzImage = "bzImage"   // x86: setup code, then a compressed kernel
+	FormatELF     = "ELF"       // vmlinux
+	FormatS390    = "s390"      // s390: a memory image to be loaded at address 0
+	FormatZboot   = "EFI zboot" // EFI application around a compressed kernel
+)
+
+// KernelInfo is what a kernel file says of itself.
+type KernelInfo struct {
+	GOARCH string `json:"goarch"`
+	Format string `json:"format"`
+	// Release is what uname -r will print. It is empty where the file does not
+	// tell, such as in an ELF file that only wraps a compressed kernel.
+	Release string `json:"release"`
+}
+
+// maxKernel bounds a kernel file, and what is compressed in one, in bytes.
+const maxKernel = 1 << 30
+
+// InspectKernel reads from a kernel file for which architecture it is, and
+// which release. It finds files that are missing, empty, cut off, or no kernel
+// at all; the error then wraps ErrKernel or an fs error and names the file.
+func InspectKernel(name string) (KernelInfo, error) {
+	content, err := readKernel(name)
+	if err != nil {
+		return KernelInfo{}, err
+	}
+	info, err := inspectKernel(content)
+	if err != nil {
+		return KernelInfo{}, fmt.Errorf("%w: %s: %w", ErrKernel, name, err)
+	}
+	return info, nil
+}
+
+// CheckKernel is InspectKernel for a kernel that must be for goarch.
+func CheckKernel(name, goarch string) (KernelInfo, error) {
+	info, err := InspectKernel(name)
+	if err == nil && info.GOARCH != goarch {
+		err = fmt.Errorf("%w: %s is a %s kernel for %s, and the target needs one for %s", ErrKernel, name, info.Format, info.GOARCH, goarch)
+	}
+	return info, err
+}
+
+func readKernel(name string) ([]byte, error) {
+	s, err := os.Stat(name)
+	if err != nil {
+		return nil, fmt.Errorf("read the kernel: %w", err)
+	}
+	switch {
+	case !s.Mode().IsRegular():
+		return nil, fmt.Errorf("%w: %s is no regular file", ErrKernel, name)
+	case s.Size() == 0:
+		return nil, fmt.Errorf("%w: %s is empty", ErrKernel, name)
+	case s.Size() > maxKernel:
+		return nil, fmt.Errorf("%w: %s has %d bytes, more than any kernel", ErrKernel, name, s.Size())
+	}
+	content, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("read the kernel: %w", err)
+	}
+	return content, nil
+}
+
+var errCut = errors.New("the file is cut off; fetch or copy it again")
+
+func inspectKernel(content []byte) (KernelInfo, error) {
+	switch {
+	case has(content, 0x202, "HdrS"):
+		return inspectBzImage(content)
+	case has(content, 0, "MZ") && has(content, 4, "zimg"):
+		return inspectZboot(content)
+	case has(content, 0, elf.ELFMAG):
+		return inspectELF(content)
+	case has(content, s390Magic, "S390EP"):
+		return inspectS390(content)
+	}
+	return KernelInfo{}, errors.New("neither bzImage, ELF, s390 image nor EFI zboot")
+}
+
+// has tells whether content has magic at an offset.
+func has(content []byte, offset int, magic string) bool {
+	return len(content) >= offset && bytes.HasPrefix(content[offset:], []byte(magic))
+}
+
+// Offsets into a bzImage, all values little endian:
+// Documentation/arch/x86/boot.rst, "The Real-Mode Kernel Header".
+const (
+	bzSetupSects    = 0x1f1 // 1 byte: size of the setup code in sectors, less one; 0 means 4
+	bzSyssize       = 0x1f4 // 4 bytes: size of the rest in 16-byte units
+	bzVersion       = 0x206 // 2 bytes: of the boot protocol
+	bzKernelVersion = 0x20e // 2 bytes: where the version is, less 0x200
+	bzXloadflags    = 0x236 // 2 bytes
+	bzPayloadOffset = 0x248 // 4 bytes: from the end of the setup code
+	bzPayloadLength = 0x24c // 4 bytes
+	bzHeaderEnd     = 0x250
+
+	bzXLFKernel64  = 1     // xloadflags: the kernel has a 64-bit entry point
+	bzVersionXLF   = 0x20c // the first protocol with xloadflags
+	bzSectorLength = 512
+)
+
+// bzSetup returns the size of a bzImage's setup code in bytes.
+func bzSetup(content []byte) uint64 {
+	sects := uint64(content[bzSetupSects])
+	if sects == 0 {
+		sects = 4
+	}
+	return (sects + 1) * bzSectorLength
+}
+
+func inspectBzImage(content []byte) (KernelInfo, error) {
+	info := KernelInfo{GOARCH: "386", Format: FormatBzImage}
+	if len(content) < bzHeaderEnd {
+		return info, errCut
+	}
+	le := binary.LittleEndian
+	setup := bzSetup(content)
+	if want := setup + 16*uint64(le.Uint32(content[bzSyssize:])); uint64(len(content)) < want {
+		return info, fmt.Errorf("%d bytes, and its header says %d: %w", len(content), want, errCut)
+	}
+	if le.Uint16(content[bzVersion:]) >= bzVersionXLF && le.Uint16(content[bzXloadflags:])&bzXLFKernel64 != 0 {
+		info.GOARCH = "amd64"
+	}
+	if v := le.Uint16(content[bzKernelVersion:]); v != 0 {
+		info.Release = firstWord(content, uint64(v)+0x200)
+	}
+	return info, nil
+}
+
+// Offsets into an s390 image, all values big endian: arch/s390/boot/head.S,
+// EP_STRING; arch/s390/include/asm/setup.h, struct parmarea (7.2).
+const (
+	s390Magic         = 0x10008
+	s390KernelVersion = 0x10428 // 8 bytes: address of the version; 0 before 5.8
+)
+
+func inspectS390(content []byte) (KernelInfo, error) {
+	info := KernelInfo{GOARCH: "s390x", Format: FormatS390}
+	if len(content) < s390KernelVersion+8 {
+		return info, errCut
+	}
+	v := binary.BigEndian.Uint64(content[s390KernelVersion:])
+	if v >= uint64(len(content)) {
+		return info, fmt.Errorf("%d bytes, and its version is at %#x: %w", len(content), v, errCut)
+	}
+	if v != 0 {
+		info.Release = firstWord(content, v)
+	}
+	return info, nil
+}
+
+// Offsets into an EFI zboot image, all values little endian:
+// drivers/firmware/efi/libstub/zboot-header.S (7.2). At peOffset is where the
+// PE header begins: four bytes of signature, two of machine.
+const (
+	zbootPayloadOffset = 8  // 4 bytes
+	zbootPayloadSize   = 12 // 4 bytes
+	zbootCompression   = 24 // a string, ended by a zero byte
+	peOffset           = 0x3c
+	zbootHeaderEnd     = 0x40
+)
+
+// peArchs are the architectures of targets as PE headers name them.
+var peArchs = map[uint16]string{
+	pe.IMAGE_FILE_MACHINE_AMD64:       "amd64",
+	pe.IMAGE_FILE_MACHINE_ARM64:       "arm64",
+	pe.IMAGE_FILE_MACHINE_LOONGARCH64: "loong64",
+	pe.IMAGE_FILE_MACHINE_RISCV64:     "riscv64",
+}
+
+func inspectZboot(content []byte) (KernelInfo, error) {
+	info := KernelInfo{Format: FormatZboot}
+	if len(content) < zbootHeaderEnd {
+		return info, errCut
+	}
+	le := binary.LittleEndian
+	header := uint64(le.Uint32(content[peOffset:]))
+	payload := uint64(le.Uint32(content[zbootPayloadOffset:]))
+	end := payload + uint64(le.Uint32(content[zbootPayloadSize:]))
+	if uint64(len(content)) < max(header+6, end) {
+		return info, fmt.Errorf("%d bytes, and its header says %d: %w", len(content), max(header+6, end), errCut)
+	}
+	machine := le.Uint16(content[header+4:])
+	info.GOARCH = peArchs[machine]
+	if info.GOARCH == "" {
+		info.GOARCH = fmt.Sprintf("PE machine %#x", machine)
+	}
+	// A kernel compressed in a way not known here is a kernel all the same.
+	if kernel, err := unpack(content[payload:end]); err == nil {
+		info.Release = bannerRelease(kernel)
+	}
+	return info, nil
+}
+
+func inspectELF(content []byte) (KernelInfo, error) {
+	info := KernelInfo{Format: FormatELF}
+	f, err := openELF(content)
+	if err != nil {
+		return info, err
+	}
+	if f.Type != elf.ET_EXEC && f.Type != elf.ET_DYN {
+		return info, fmt.Errorf("an ELF file of type %v", f.Type)
+	}
+	loads := 0
+	for _, p := range f.Progs {
+		if p.Type != elf.PT_LOAD {
+			continue
+		}
+		loads++
+		if end := p.Off + p.Filesz; end < p.Off || uint64(len(content)) < end {
+			return info, fmt.Errorf("%d bytes, and a segment ends at %d: %w", len(content), end, errCut)
+		}
+	}
+	if loads == 0 {
+		return info, errors.New("an ELF file with nothing to load")
+	}
+	info.GOARCH = elfArch(f)
+	info.Release = bannerRelease(content)
+	return info, nil
+}
+
+// bannerRelease finds the release in linux_banner, "Linux version RELEASE (…"
+// (init/version-timestamp.c). Format strings can look alike, so what follows
+// must begin like a version.
+func bannerRelease(content []byte) string {
+	banner := []byte("Linux version ")
+	for {
+		i := bytes.Index(content, banner)
+		if i < 0 {
+			return ""
+		}
+		content = content[i+len(banner):]
+		if r := firstWord(content, 0); r != "" && r[0] >= '0' && r[0] <= '9' {
+			return r
+		}
+	}
+}
+
+// firstWord returns the printable word that begins at an offset.
+func firstWord(content []byte, offset uint64) string {
+	if offset >= uint64(len(content)) {
+		return ""
+	}
+	word := content[offset:min(offset+64, uint64(len(content)))] // __NEW_UTS_LEN is 64
+	if end := bytes.IndexFunc(word, func(r rune) bool { return r <= ' ' || r > '~' }); end >= 0 {
+		word = word[:end]
+	}
+	return string(word)
+}
+
+// compressions are the magics of how kernels are compressed, those that are
+// known here.
+var compressions = []struct{ magic, ending string }{
+	{"\x28\xb5\x2f\xfd", ".zst"},
+	{"\xfd7zXZ\x00", ".xz"},
+	{"\x1f\x8b", ".gz"},
+}
+
+// unpack decompresses the payload of a kernel file. Except after gzip, which
+// has one of its own, four bytes with the size follow the compressed data
+// (scripts/Makefile.lib, size_append, up to 7.2); they are accepted, not
+// required.
+func unpack(payload []byte) ([]byte, error) {
+	for _, c := range compressions {
+		if !strings.HasPrefix(string(payload[:min(len(payload), 8)]), c.magic) {
+			continue
+		}
+		whole, err := decompress(bytes.NewReader(payload), c.ending, maxKernel)
+		if err != nil && len(payload) > 4 {
+			var without error
+			if whole, without = decompress(bytes.NewReader(payload[:len(payload)-4]), c.ending, maxKernel); without == nil {
+				err = nil
+			}
+		}
+		return whole, err
+	}
+	return nil, errors.New("compressed in a way that is not known here")
+}
+
+// ErrNotDirect is wrapped by errors about kernels that can only be booted as
+// they are.
+var ErrNotDirect = errors.New("cannot be booted without its own decompressor")
+
+// xenPhys32Entry is the type of the ELF note, of owner "Xen", in which an x86
+// kernel with CONFIG_PVH says where it can be entered in 32-bit mode
+// (include/xen/interface/elfnote.h, XEN_ELFNOTE_PHYS32_ENTRY).
+const xenPhys32Entry = 18
+
+// UnpackKernel writes the ELF kernel that is compressed in a bzImage to w.
+// QEMU boots it by the entry point of CONFIG_PVH, which spares an emulated
+// guest the decompression: more than a second. An error that wraps
+// ErrNotDirect says that this kernel has no such entry point, is not a bzImage,
+// or is compressed in an unknown way; it must then be booted as it is.
+func UnpackKernel(w io.Writer, name string) error {
+	content, err := readKernel(name)
+	if err != nil {
+		return err
+	}
+	info, err := inspectKernel(content)
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrKernel, name, err)
+	}
+	if info.Format != FormatBzImage {
+		return fmt.Errorf("kernel %s %w: its format is %s", name, ErrNotDirect, info.Format)
+	}
+	kernel, err := unpackBzImage(content)
+	if err != nil {
+		return fmt.Errorf("kernel %s %w: %w", name, ErrNotDirect, err)
+	}
+	if _, err := w.Write(kernel); err != nil {
+		return fmt.Errorf("unpack kernel %s: %w", name, err)
+	}
+	return nil
+}
+
+// unpackBzImage returns the ELF kernel in a whole bzImage.
+func unpackBzImage(content []byte) ([]byte, error) {
+	le := binary.LittleEndian
+	start := bzSetup(content) + uint64(le.Uint32(content[bzPayloadOffset:]))
+	end := start + uint64(le.Uint32(content[bzPayloadLength:]))
+	if start == end || end > uint64(len(content)) {
+		return nil, errors.New("its header does not say where the kernel is")
+	}
+	kernel, err := unpack(content[start:end])
+	if err != nil {
+		return nil, err
+	}
+	f, err := openELF(kernel)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range f.Progs {
+		if p.Type != elf.PT_NOTE || p.Off > uint64(len(kernel)) || p.Filesz > uint64(len(kernel))-p.Off {
+			continue
+		}
+		if hasNote(kernel[p.Off:p.Off+p.Filesz], f.ByteOrder, "Xen\x00", xenPhys32Entry) {
+			return kernel, nil
+		}
+	}
+	return nil, errors.New("it was built without CONFIG_PVH")
+}
+
+// hasNote tells whether a segment of ELF notes has one of an owner and type. A
+// note is three words (length of the owner's name, length of the content,
+// type), then name and content, each padded to four bytes.
+func hasNote(notes []byte, order binary.ByteOrder, owner string, kind uint32) bool {
+	pad := func(n uint32) uint64 { return (uint64(n) + 3) &^ 3 }
+	for len(notes) >= 12 {
+		name, content, k := order.Uint32(notes), order.Uint32(notes[4:]), order.Uint32(notes[8:])
+		next := 12 + pad(name) + pad(content)
+		if next > uint64(len(notes)) {
+			return false
+		}
+		if k == kind && string(notes[12:12+uint64(name)]) == owner {
+			return true
+		}
+		notes = notes[next:]
+	}
+	return false
+}
