@@ -27,6 +27,10 @@ type Machine interface {
 	// Results returns what the operations of the CPU's last program left, in
 	// their order, at any time.
 	Results(cpu int) []Result
+	// Vectors returns the block of 16 vector registers of 32 bytes each that a
+	// CPU's LoadVectors reads and its StoreVectors writes; SetVectors fills it.
+	Vectors(cpu int) []byte
+	SetVectors(cpu int, registers []byte) error
 	// Events returns how many interrupts of a vector the CPU took since Reset.
 	Events(cpu int, vector uint8) uint64
 	// Counter returns one of the implementer's own counters for a CPU.

@@ -1,10 +1,6 @@
 package conformance
 
-import (
-	"cmp"
-
-	"pvabi/abi"
-)
+import "pvabi/abi"
 
 // Verdict is what a run found about one rule.
 type Verdict string
@@ -94,6 +90,3 @@ type Module struct {
 	SHA256  string  `json:"sha256"`
 	Seconds float64 `json:"seconds"`
 }
-
-// SortKey orders results: by rule id.
-func compareResults(a, b Result) int { return cmp.Compare(a.Rule, b.Rule) }

@@ -57,8 +57,8 @@ type Config struct {
 	// 0x40000000 on; 0 is 0x40000000. Where it is higher, leaves of a foreign
 	// signature come first.
 	KVMBase uint32
-	// User runs programs at privilege level 3.
-	User bool
+	// User lists the CPUs that run their programs at privilege level 3.
+	User []int
 	// DisableQuirks has a bit set for each quirk of KVM_CAP_DISABLE_QUIRKS2 that
 	// KVM is to do without.
 	DisableQuirks uint64
@@ -80,7 +80,7 @@ func (c Config) Key() string {
 	for i := range ids {
 		ids[i] = fmt.Sprint(c.id(i))
 	}
-	return fmt.Sprintf("cpus=%s irqchip=%v features=%s hints=%#x enforce=%t base=%#x user=%t quirks=%#x hypercalls=%#x exits=%#x",
+	return fmt.Sprintf("cpus=%s irqchip=%v features=%s hints=%#x enforce=%t base=%#x user=%v quirks=%#x hypercalls=%#x exits=%#x",
 		strings.Join(ids, ","), c.IRQChip, features, c.Hints, c.Enforce, c.base(), c.User,
 		c.DisableQuirks, c.ExitHypercalls, c.DisableExits)
 }

@@ -1,0 +1,387 @@
+// Package conformance says what must hold: the checks, the engine that runs them,
+// the verdicts, the known deviations and the reports.
+//
+// A [Check] exercises one or more rules of a platform. It builds programs (package
+// arch), has a machine run them, and holds what came back against the platform's
+// table (package abi): expected values never stand in a check. The engine, [Run],
+// turns what a check found into one [Result] for each of its rules and hands each
+// to its caller as an [Event]; the caller, an agent inside a guest, sends it to the
+// host, where [Report] folds the events of all targets into one report.
+//
+// What a check may do is a [T]'s methods. Three habits keep a check honest, and the
+// engine enforces them:
+//
+//   - A rule that its check did not look at is an error, never a pass.
+//   - A control ([T.Control]) that does not hold makes an error of all the check's
+//     rules: without the kick the waiter has to stay asleep, or its waking with the
+//     kick proves nothing.
+//   - Waiting is "until seen" within a budget of looks, not of time ([T.Until]), so
+//     that a slow or stopped machine cannot turn into a verdict.
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"pvabi/abi"
+	"pvabi/arch"
+	"pvabi/conformance/microvm"
+)
+
+// Check exercises rules. Run must judge each of them.
+type Check struct {
+	// Rules are names, topic/statement, of the platform's rules.
+	Rules []string
+	Run   func(*T)
+}
+
+// Suite is a platform's checks together with what they need to know of its
+// machines.
+type Suite struct {
+	// ABI is what the implementer is held against: the platform's own table, or a
+	// changed copy.
+	ABI *abi.Platform
+	// ISA is the instruction set of the machines.
+	ISA *arch.ISA
+	// Native is the mnemonic of the call instruction that is native to the CPU, and
+	// FlagsPoison the flags that are set before a call.
+	Native      string
+	FlagsPoison uint64
+	// Checks are run in this order, which is the order of the report.
+	Checks []Check
+	// Open makes a machine. The engine closes those that it opened.
+	Open func(microvm.Config) (microvm.Machine, error)
+	// Offers tells whether the implementer offers a feature, by its own
+	// discovery.
+	Offers func(abi.Feature) (bool, error)
+	// Implementer and Deviations say which known deviations apply.
+	Implementer Implementer
+	Deviations  []Deviation
+	// Only, where it is set, selects the rules to look at by name.
+	Only func(rule string) bool
+	// Looks is how often [T.Until] looks before it gives up. Tests against a
+	// model lower it.
+	Looks int
+}
+
+// Looks is the default budget of [T.Until]: with a pause of a millisecond between
+// two looks it is 5 seconds on a machine that does nothing else.
+const Looks = 5000
+
+// Run runs the suite's checks one after the other and emits one result for each
+// rule. It returns ctx's error if that ended the run, and nil otherwise: what went
+// wrong with a check is in the results.
+func (s *Suite) Run(ctx context.Context, emit func(Result)) error {
+	pool := &pool{open: s.Open, machines: map[string]microvm.Machine{}}
+	defer pool.close()
+	for _, c := range s.Checks {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		for _, r := range s.run(ctx, c, pool) {
+			emit(r)
+		}
+	}
+	return nil
+}
+
+// Rules lists the rules that Run will emit a result for, in that order.
+func (s *Suite) Rules() []abi.Rule {
+	var out []abi.Rule
+	for _, c := range s.Checks {
+		for _, name := range c.Rules {
+			if s.selected(name) {
+				out = append(out, s.ABI.Rule(name))
+			}
+		}
+	}
+	return out
+}
+
+func (s *Suite) selected(name string) bool { return s.Only == nil || s.Only(name) }
+
+// run runs one check and returns the results of its selected rules.
+func (s *Suite) run(ctx context.Context, c Check, pool *pool) []Result {
+	names := slices.DeleteFunc(slices.Clone(c.Rules), func(n string) bool { return !s.selected(n) })
+	if len(names) == 0 {
+		return nil
+	}
+	begin := time.Now()
+	t := &T{ctx: ctx, Suite: s, pool: pool, findings: map[string]*finding{}}
+	for _, n := range c.Rules {
+		t.findings[n] = &finding{evidence: map[string]any{}}
+	}
+	if s.anyOffered(t, names) {
+		t.protect(c.Run)
+	}
+	share := time.Since(begin).Seconds() / float64(len(names))
+	var out []Result
+	for _, n := range names {
+		r := t.findings[n].result(s.ABI.Rule(n), t.failure)
+		r.Seconds = share
+		out = append(out, s.weigh(r))
+	}
+	return out
+}
+
+// anyOffered marks the rules whose features are not offered, and tells whether any
+// rule is left to look at.
+func (s *Suite) anyOffered(t *T, names []string) bool {
+	left := false
+	for _, n := range names {
+		absent := false
+		for _, need := range s.ABI.Rule(n).Needs {
+			f := s.ABI.Feature(need)
+			ok, err := s.Offers(f)
+			if err != nil {
+				t.failure = fmt.Errorf("discovery of %s: %w", need, err)
+				return false
+			}
+			if !ok && !absent {
+				absent = true
+				t.Absent(n, fmt.Sprintf("%s (bit %d of %s) is not offered", f.Name, f.Bit, f.Word))
+			}
+		}
+		left = left || !absent
+	}
+	return left
+}
+
+// T is one run of a check.
+type T struct {
+	*Suite
+	ctx      context.Context
+	pool     *pool
+	findings map[string]*finding
+	failure  error
+}
+
+// stop is what Fatal panics with.
+type stop struct{ err error }
+
+func (t *T) protect(run func(*T)) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case stop:
+			t.failure = p.err
+		default:
+			t.failure = fmt.Errorf("panic in the check: %v\n%s", p, debug.Stack())
+		}
+		if t.failure != nil {
+			// What a failed check left running must not reach the next one.
+			t.pool.close()
+		}
+	}()
+	run(t)
+}
+
+// Fatal ends the check: its equipment failed. Rules that were not judged before
+// get the verdict error.
+func (t *T) Fatal(err error) { panic(stop{err}) }
+
+// Check ends the check if err is not nil.
+func (t *T) Check(doing string, err error) {
+	if err != nil {
+		t.Fatal(fmt.Errorf("%s: %w", doing, err))
+	}
+}
+
+// Equal holds got against want for a rule. The rule passes if all that is held for
+// it is equal, and at least one thing was. The formats are those of fmt for %v;
+// numbers that are better read in hexadecimal come as [Hex].
+func (t *T) Equal(rule, what string, want, got any) {
+	t.finding(rule).compare(what, fmt.Sprint(want), fmt.Sprint(got), fmt.Sprint(want) == fmt.Sprint(got))
+}
+
+// OneOf is Equal where the ABI allows several values.
+func (t *T) OneOf(rule, what string, want []int64, got int64) {
+	t.finding(rule).compare(what, "one of "+fmt.Sprint(want), fmt.Sprint(got), slices.Contains(want, got))
+}
+
+// Truth is Equal for a statement.
+func (t *T) Truth(rule, what string, holds bool) {
+	t.finding(rule).compare(what, "holds", map[bool]string{true: "holds", false: "does not hold"}[holds], holds)
+}
+
+// Control states what must be so for the check to prove anything. The check ends as
+// an error if it is not.
+func (t *T) Control(what string, want, got any) {
+	if fmt.Sprint(want) != fmt.Sprint(got) {
+		t.Fatal(fmt.Errorf("control failed, so nothing was proved: %s: want %v, got %v", what, want, got))
+	}
+	for _, f := range t.findings {
+		f.controls = append(f.controls, fmt.Sprintf("%s: %v", what, got))
+	}
+}
+
+// Evidence keeps a raw value with the result of a rule.
+func (t *T) Evidence(rule, name string, value any) { t.finding(rule).evidence[name] = value }
+
+// Unreached says that the rule cannot be looked at here.
+func (t *T) Unreached(rule, reason string) { t.finding(rule).verdict(Unreached, reason) }
+
+// Absent says that the implementer does not offer what the rule is about.
+func (t *T) Absent(rule, reason string) { t.finding(rule).verdict(Absent, reason) }
+
+func (t *T) finding(rule string) *finding {
+	f := t.findings[rule]
+	if f == nil {
+		panic(fmt.Sprintf("the check does not list rule %q", rule))
+	}
+	return f
+}
+
+// Want is a number that the rule demands.
+func (t *T) Want(rule, value string) int64 { return t.ABI.Want(rule, value) }
+
+// Open returns a machine in its state after creation. Machines of equal
+// configuration are used again, after a reset, from check to check.
+func (t *T) Open(c microvm.Config) microvm.Machine {
+	m, err := t.pool.get(c)
+	t.Check("machine", err)
+	return m
+}
+
+// Until looks, pausing in between, until seen returns true or the budget of looks is
+// spent. It tells whether it was seen. A pause is one millisecond, so that what is
+// waited for can run; the budget counts looks, not time.
+func (t *T) Until(seen func() bool) bool {
+	for range max(t.Looks, 1) {
+		if seen() {
+			return true
+		}
+		if err := context.Cause(t.ctx); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return seen()
+}
+
+// finding gathers what a check saw about one rule.
+type finding struct {
+	said     Verdict // Absent or Unreached
+	reason   string
+	compared []comparison
+	controls []string
+	evidence map[string]any
+}
+
+type comparison struct {
+	what, want, got string
+	ok              bool
+}
+
+func (f *finding) verdict(v Verdict, reason string) {
+	if f.said == "" {
+		f.said, f.reason = v, reason
+	}
+}
+
+func (f *finding) compare(what, want, got string, ok bool) {
+	f.compared = append(f.compared, comparison{what, want, got, ok})
+}
+
+func (f *finding) result(rule abi.Rule, failure error) Result {
+	r := Result{Rule: rule.ID, Side: rule.Side, Evidence: f.evidence}
+	if len(f.controls) > 0 {
+		r.Evidence["control"] = f.controls
+	}
+	bad := slices.DeleteFunc(slices.Clone(f.compared), func(c comparison) bool { return c.ok })
+	switch {
+	case f.said != "":
+		r.Verdict, r.Reason = f.said, f.reason
+	case failure != nil:
+		r.Verdict, r.Reason = Error, failure.Error()
+	case len(f.compared) == 0:
+		r.Verdict, r.Reason = Error, "the check did not look at the rule"
+	case len(bad) > 0:
+		r.Verdict = Fail
+		r.Expected, r.Observed = summary(bad, func(c comparison) string { return c.want }), summary(bad, func(c comparison) string { return c.got })
+		if n := len(f.compared) - len(bad); n > 0 {
+			r.Reason = fmt.Sprintf("%d of %d comparisons hold", n, len(f.compared))
+		}
+	default:
+		r.Verdict = Pass
+		r.Expected, r.Observed = summary(f.compared, func(c comparison) string { return c.want }), summary(f.compared, func(c comparison) string { return c.got })
+	}
+	return r
+}
+
+// summary renders one side of comparisons: cases with the same value together, the
+// first few by name.
+func summary(cs []comparison, side func(comparison) string) string {
+	var values []string
+	cases := map[string][]string{}
+	for _, c := range cs {
+		v := side(c)
+		if cases[v] == nil {
+			values = append(values, v)
+		}
+		cases[v] = append(cases[v], c.what)
+	}
+	const named = 4
+	var out []string
+	for i, v := range values {
+		if i == named {
+			out = append(out, fmt.Sprintf("and %d other values", len(values)-named))
+			break
+		}
+		what := cases[v]
+		if len(what) > named {
+			what = append(slices.Clone(what[:named-1]), fmt.Sprintf("%d more", len(what)-named+1))
+		}
+		out = append(out, strings.Join(what, ", ")+": "+v)
+	}
+	return strings.Join(out, "; ")
+}
+
+// Hex prints as a hexadecimal number.
+type Hex uint64
+
+// String implements fmt.Stringer.
+func (h Hex) String() string { return fmt.Sprintf("%#x", uint64(h)) }
+
+// pool keeps machines by configuration. Making one costs a good part of what a check
+// costs, a reset next to nothing.
+type pool struct {
+	open     func(microvm.Config) (microvm.Machine, error)
+	machines map[string]microvm.Machine
+}
+
+func (p *pool) get(c microvm.Config) (microvm.Machine, error) {
+	key := c.Key()
+	if m := p.machines[key]; m != nil {
+		if err := m.Reset(); err != nil {
+			return nil, errors.Join(fmt.Errorf("reset: %w", err), p.drop(key))
+		}
+		return m, nil
+	}
+	m, err := p.open(c)
+	if err != nil {
+		return nil, fmt.Errorf("open: %w", err)
+	}
+	p.machines[key] = m
+	return m, nil
+}
+
+func (p *pool) drop(key string) error {
+	m := p.machines[key]
+	delete(p.machines, key)
+	return m.Close()
+}
+
+// close closes all machines. An error of closing has no bearing on a verdict that
+// was given before.
+func (p *pool) close() {
+	for key := range maps.Clone(p.machines) {
+		_ = p.drop(key)
+	}
+}

@@ -1,0 +1,176 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"pvabi/abi"
+	"pvabi/conformance/microvm"
+)
+
+// table is a platform of rules a/1, a/2 and so on, of which a/needs needs a feature.
+func table(names ...string) *abi.Platform {
+	p := &abi.Platform{Name: "p", Features: []abi.Feature{{Name: "F", Word: "features", Bit: 3}}}
+	for _, n := range names {
+		r := abi.Rule{ID: "p/" + n, Side: abi.Hypervisor, Text: "It holds."}
+		if n == "a/needs" {
+			r.Needs = []string{"F"}
+		}
+		p.Rules = append(p.Rules, r)
+	}
+	return p
+}
+
+// TestVerdicts holds the engine against what a check may do, and shows above all that
+// a failure, a failed control and a rule not looked at are reported.
+func TestVerdicts(t *testing.T) {
+	tests := []struct {
+		name string
+		run  func(*T)
+		want Verdict
+		said string // part of the reason, or of what was observed
+	}{
+		{"equal", func(t *T) { t.Equal("a/1", "n", 1, int64(1)) }, Pass, "n: 1"},
+		{"not equal", func(t *T) { t.Equal("a/1", "n", 1, 2) }, Fail, "n: 2"},
+		{"one of two not equal", func(t *T) { t.Equal("a/1", "n", 1, 1); t.Equal("a/1", "m", 3, 4) }, Fail, "m: 4"},
+		{"one of", func(t *T) { t.OneOf("a/1", "n", []int64{0, -95}, -95) }, Pass, "n: -95"},
+		{"none of", func(t *T) { t.OneOf("a/1", "n", []int64{0, -95}, 7) }, Fail, "n: 7"},
+		{"truth", func(t *T) { t.Truth("a/1", "s", false) }, Fail, "does not hold"},
+		{"nothing looked at", func(t *T) {}, Error, "did not look"},
+		{"control fails after a pass", func(t *T) { t.Equal("a/1", "n", 1, 1); t.Control("c", 0, 1) }, Error, "control failed"},
+		{"control holds", func(t *T) { t.Control("c", 0, 0); t.Equal("a/1", "n", 1, 1) }, Pass, ""},
+		{"panic", func(t *T) { var m map[string]int; m["x"] = 1 }, Error, "panic in the check"},
+		{"unknown rule", func(t *T) { t.Equal("a/other", "n", 1, 1) }, Error, "does not list rule"},
+		{"unknown number of abi", func(t *T) { t.Want("a/1", "nothing") }, Error, `no value of rule a/1 named "nothing"`},
+		{"machine does not open", func(t *T) { t.Open(microvm.Config{}) }, Error, "no machine"},
+		{"unreached", func(t *T) { t.Unreached("a/1", "no such CPU") }, Unreached, "no such CPU"},
+		{"never seen", func(t *T) { t.Truth("a/1", "seen", t.Until(func() bool { return false })) }, Fail, "does not hold"},
+		{"fatal", func(t *T) { t.Equal("a/1", "n", 1, 1); t.Fatal(errors.New("broken")) }, Error, "broken"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := &Suite{
+				ABI:    table("a/1"),
+				Looks:  2,
+				Open:   func(microvm.Config) (microvm.Machine, error) { return nil, errors.New("no machine") },
+				Checks: []Check{{Rules: []string{"a/1"}, Run: tt.run}},
+			}
+			var got []Result
+			require.NoError(t, s.Run(t.Context(), func(r Result) { got = append(got, r) }))
+			require.Len(t, got, 1)
+			assert.Equal(t, tt.want, got[0].Verdict, "reason %s", got[0].Reason)
+			assert.Equal(t, "p/a/1", got[0].Rule)
+			assert.Contains(t, got[0].Reason+got[0].Observed, tt.said)
+		})
+	}
+}
+
+func TestAbsent(t *testing.T) {
+	for _, offered := range []bool{false, true} {
+		ran := false
+		s := &Suite{
+			ABI:    table("a/needs"),
+			Offers: func(abi.Feature) (bool, error) { return offered, nil },
+			Checks: []Check{{Rules: []string{"a/needs"}, Run: func(t *T) { ran = true; t.Equal("a/needs", "n", 1, 1) }}},
+		}
+		var got Result
+		require.NoError(t, s.Run(t.Context(), func(r Result) { got = r }))
+		assert.Equal(t, map[bool]Verdict{false: Absent, true: Pass}[offered], got.Verdict)
+		assert.Equal(t, offered, ran, "a check of which nothing is offered must not run")
+	}
+}
+
+func TestDiscoveryFailure(t *testing.T) {
+	s := &Suite{
+		ABI:    table("a/needs"),
+		Offers: func(abi.Feature) (bool, error) { return false, errors.New("no leaf") },
+		Checks: []Check{{Rules: []string{"a/needs"}, Run: func(t *T) {}}},
+	}
+	var got Result
+	require.NoError(t, s.Run(t.Context(), func(r Result) { got = r }))
+	assert.Equal(t, Error, got.Verdict)
+	assert.Contains(t, got.Reason, "no leaf")
+}
+
+func TestDeviations(t *testing.T) {
+	d := Deviation{ID: "d1", Rule: "p/a/1", Implementer: "X", From: "6.1", Before: "7.2.3", Text: "it does so"}
+	tests := []struct {
+		name, version string
+		got           int
+		want          Verdict
+	}{
+		{"fails in the range", "6.12.4+deb13", 2, Deviates},
+		{"holds in the range", "7.2.2-rc1", 1, Mended},
+		{"fails after the range", "7.2.3", 2, Fail},
+		{"fails before the range", "6.0.99", 2, Fail},
+		{"holds after the range", "8", 1, Pass},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := &Suite{
+				ABI: table("a/1"), Deviations: []Deviation{d}, Implementer: Implementer{"X", tt.version},
+				Checks: []Check{{Rules: []string{"a/1"}, Run: func(t *T) { t.Equal("a/1", "n", 1, tt.got) }}},
+			}
+			var got Result
+			require.NoError(t, s.Run(t.Context(), func(r Result) { got = r }))
+			assert.Equal(t, tt.want, got.Verdict)
+			s.Implementer.Name = "Y"
+			require.NoError(t, s.Run(t.Context(), func(r Result) { got = r }))
+			assert.Equal(t, map[bool]Verdict{true: Pass, false: Fail}[tt.got == 1], got.Verdict, "another implementer's deviation must not apply")
+		})
+	}
+}
+
+func TestOnly(t *testing.T) {
+	s := &Suite{
+		ABI:  table("a/1", "a/2"),
+		Only: func(name string) bool { return name == "a/2" },
+		Checks: []Check{
+			{Rules: []string{"a/1"}, Run: func(t *T) { panic("must not run") }},
+			{Rules: []string{"a/2"}, Run: func(t *T) { t.Equal("a/2", "n", 1, 1) }},
+		},
+	}
+	var got []Result
+	require.NoError(t, s.Run(t.Context(), func(r Result) { got = append(got, r) }))
+	require.Len(t, got, 1)
+	assert.Equal(t, "p/a/2", got[0].Rule)
+	assert.Len(t, s.Rules(), 1)
+}
+
+func TestRunCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("interrupted")
+	s := &Suite{ABI: table("a/1"), Checks: []Check{{Rules: []string{"a/1"}, Run: func(t *T) {}}}}
+	cancel(cause)
+	assert.ErrorIs(t, s.Run(ctx, func(Result) { t.Error("a result after the end") }), cause)
+}
+
+func TestSummary(t *testing.T) {
+	var cs []comparison
+	for _, n := range []string{"a", "b", "c", "d", "e", "f"} {
+		cs = append(cs, comparison{n, "-1000", "0", false})
+	}
+	cs = append(cs, comparison{"g", "7", "8", false})
+	assert.Equal(t, "a, b, c, 3 more: -1000; g: 7", summary(cs, func(c comparison) string { return c.want }))
+}
+
+func TestCompareVersions(t *testing.T) {
+	tests := []struct {
+		a, b string
+		want int
+	}{
+		{"7.2.12+deb14-amd64", "7.2.12", 0},
+		{"7.2", "7.2.0", 0},
+		{"6.12.1", "6.2", 1},
+		{"11.1.2 (Debian)", "11.1.10", -1},
+		{"", "1", -1},
+	}
+	for _, tt := range tests {
+		assert.Equal(t, tt.want, CompareVersions(tt.a, tt.b), "%s and %s", tt.a, tt.b)
+		assert.Equal(t, -tt.want, CompareVersions(tt.b, tt.a), "%s and %s", tt.b, tt.a)
+	}
+}

@@ -1,0 +1,590 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"pvabi/abi"
+	"pvabi/arch"
+	"pvabi/arch/amd64"
+	"pvabi/conformance/microvm"
+)
+
+// X86KVM is the suite for the hypervisor side of x86-kvm: the KVM of the kernel that
+// the suite runs on, asked by the CPUs of a machine of our own.
+func X86KVM(ctx context.Context, release string, open func(microvm.Config) (microvm.Machine, error)) (*Suite, error) {
+	s := &Suite{
+		ABI:         abi.X86KVM(),
+		ISA:         amd64.ISA,
+		Open:        open,
+		Implementer: Implementer{Name: "Linux KVM", Version: release},
+		Deviations:  Deviations,
+		FlagsPoison: x86FlagsPoison,
+		Checks:      x86Checks(),
+		Looks:       Looks,
+	}
+	m, err := open(microvm.Config{})
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	leaf := s.ABI.Word("first-leaf")
+	if err := m.Start(caller, arch.Program{discover(0, 0), discover(leaf+s.ABI.Word("features-leaf"), 0)}); err != nil {
+		return nil, fmt.Errorf("discovery: %w", err)
+	}
+	if _, err := m.Wait(ctx, caller); err != nil {
+		return nil, fmt.Errorf("discovery: %w", err)
+	}
+	r := m.Results(caller)
+	s.Native = x86Native(s.ISA, r[0])
+	words := map[string]uint64{"features": r[1].Regs[s.ISA.Register("rax")], "hints": r[1].Regs[s.ISA.Register("rdx")]}
+	s.Offers = func(f abi.Feature) (bool, error) {
+		w, ok := words[f.Word]
+		if !ok {
+			return false, fmt.Errorf("no word of discovery named %q", f.Word)
+		}
+		return w>>f.Bit&1 == 1, nil
+	}
+	return s, nil
+}
+
+// x86FlagsPoison is what the arithmetic flags, x86Flags, are before a call: some set,
+// some clear, interrupts off. Bit 1 is always set.
+const (
+	x86FlagsPoison = 1<<0 | 1<<1 | 1<<4 | 1<<7 | 1<<11 // CF, AF, SF, OF
+	x86Flags       = 1<<0 | 1<<2 | 1<<4 | 1<<6 | 1<<7 | 1<<9 | 1<<10 | 1<<11
+)
+
+// x86Native is the mnemonic of the call instruction that is native to the processor
+// whose leaf 0 this is. Linux decides by vendor, too (arch/x86/kernel/cpu/amd.c and
+// hygon.c set X86_FEATURE_VMMCALL).
+func x86Native(isa *arch.ISA, leaf arch.Result) string {
+	switch uint32(leaf.Regs[isa.Register("rbx")]) {
+	case 'A' | 'u'<<8 | 't'<<16 | 'h'<<24, 'H' | 'y'<<8 | 'g'<<16 | 'o'<<24: // AuthenticAMD, HygonGenuine
+		return "vmmcall"
+	}
+	return "vmcall"
+}
+
+// x86Checks are the checks of x86-kvm, in the order of the report.
+func x86Checks() []Check {
+	split := machine()
+	split.IRQChip = microvm.Split
+	return []Check{
+		x86Discovery(),
+		x86OtherHypervisor(),
+		x86Privilege(),
+		x86UserKick(),
+		x86Undefined(),
+		x86Extreme(),
+		x86HighHalf("number/high-half"),
+		x86Defined(),
+		x86Gates(),
+		x86Convention(),
+		x86HighHalf("convention/number-not-truncated"),
+
+		kickWakes("kick/wakes-waiter", machine(), 0),
+		kickWakes("kick/wakes-waiter-interrupts-on", machine(), 1),
+		kickWakes("kick/wakes-waiter-split-irqchip", split, 0),
+		kickWakes("kick/wakes-waiter-split-interrupts-on", split, 1),
+		kickEarly("kick/before-wait", "latched", 1),
+		kickEarly("kick/two-kicks", "wakes", 2),
+		kickSelf("kick/self"),
+		kickEarly("kick/running-target", "returns", 1),
+		kickAbsent("kick/absent-target"),
+		kickVariant("kick/flags-ignored", func(t *T, id uint64) arch.Op {
+			return t.call(t.ABI.Scheduling.Kick, ^uint64(0), id)
+		}),
+		kickVariant("kick/target-high-half", func(t *T, id uint64) arch.Op { return t.kick(1<<32 | id) }),
+		kickResult("kick/result"),
+
+		waitSleeps("wait/sleeps-without-kick"),
+		x86Interrupt("wait/ended-by-interrupt", 1, testVector, func(id uint64) arch.Op { return amd64.Interrupt(id, testVector) }),
+		x86Interrupt("wait/ended-by-nmi", 0, amd64.NMI, amd64.NonMaskable),
+		x86InterruptEatsKick("wait/interrupt-eats-kick"),
+
+		yieldTo("yield/self", "self", func(m microvm.Machine) uint64 { return m.ID(caller) }),
+		yieldTo("yield/running-target", "running target", func(m microvm.Machine) uint64 { return m.ID(third) }),
+		yieldTo("yield/waiting-target", "waiting target", func(m microvm.Machine) uint64 { return m.ID(target) }),
+		yieldTo("yield/absent-target", "absent target", func(microvm.Machine) uint64 { return absentID }),
+		yieldTo("yield/target-high-half", "target with high half", func(m microvm.Machine) uint64 { return 1<<32 | m.ID(third) }),
+		yieldWakes("yield/does-not-wake"),
+		x86Counters("counter/hypercalls", "counter/directed-yield-attempted"),
+
+		stealRegister("steal/enable-reads-back", "steal/reserved-bits"),
+		stealGrows("steal/layout-written", "steal/padding-untouched", "steal/flags-untouched"),
+		stealReader("steal/version-protocol", "steal/monotonic"),
+		stealOff("steal/disabled"),
+		preemptedBusy("preempted/running", "preempted/descheduled"),
+		preemptedIdle("preempted/waiting", "preempted/in-vmm", "preempted/cleared-at-entry"),
+	}
+}
+
+// x86Scan scans the leaves for the platform's signature as a guest does, on one CPU,
+// and returns the bases at which it was found.
+func (t *T) x86Scan(m microvm.Machine, cpu int) []uint64 {
+	first, last, step := t.ABI.Word("first-leaf"), t.ABI.Word("last-leaf"), t.ABI.Word("leaf-step")
+	if step == 0 || last < first || (last-first)/step > 1<<12 {
+		t.Fatal(fmt.Errorf("abi lists no leaves that can be scanned: %#x to %#x in steps of %#x", first, last, step))
+	}
+	var p arch.Program
+	var found []uint64
+	flush := func() {
+		for i, r := range t.run(m, cpu, p...) {
+			if t.signature(r) {
+				found = append(found, p[i].Arg[0])
+			}
+		}
+		p = nil
+	}
+	for leaf := first; leaf <= last; leaf += step {
+		if p = append(p, discover(leaf, 0)); len(p) == arch.MaxOps-1 {
+			flush()
+		}
+	}
+	if len(p) > 0 {
+		flush()
+	}
+	return found
+}
+
+// signature tells whether a leaf holds the platform's signature.
+func (t *T) signature(r arch.Result) bool {
+	for _, reg := range []string{"ebx", "ecx", "edx"} {
+		if t.out(r, reg) != t.ABI.Word("signature-"+reg) {
+			return false
+		}
+	}
+	return true
+}
+
+// out is the 32-bit register that a leaf of discovery came back in.
+func (t *T) out(r arch.Result, reg string) uint64 {
+	return r.Regs[t.ISA.Register("r"+reg[1:])] & (1<<32 - 1)
+}
+
+func x86Discovery() Check {
+	const (
+		signature = "discovery/signature"
+		maxLeaf   = "discovery/max-leaf"
+		known     = "discovery/features-known"
+		reserved  = "discovery/reserved-registers"
+		same      = "discovery/same-on-all-cpus"
+		hints     = "discovery/hints"
+	)
+	return Check{Rules: []string{signature, maxLeaf, known, reserved, same, hints}, Run: func(t *T) {
+		m := t.Open(machine())
+		bases := t.x86Scan(m, caller)
+		t.Evidence(signature, "bases", bases)
+		t.Equal(signature, "leaves with the signature", t.Want(signature, "found"), len(bases))
+		base := t.ABI.Word("first-leaf")
+		if len(bases) > 0 {
+			base = bases[0]
+		}
+		leaves := arch.Program{discover(base, 0), discover(base+t.ABI.Word("features-leaf"), 0)}
+		r := t.run(m, caller, leaves...)
+		t.Equal(maxLeaf, "EAX of the signature leaf", Hex(t.ABI.Word("max-leaf")), Hex(t.out(r[0], "eax")))
+
+		features := t.out(r[1], "eax")
+		var mask uint64
+		for _, f := range t.ABI.Features {
+			if f.Word == "features" && f.Offered == "kernel" {
+				mask |= 1 << f.Bit
+			}
+		}
+		t.Evidence(known, "features", Hex(features).String())
+		t.Equal(known, "bits that are not the kernel's to offer", Hex(0), Hex(features&^mask))
+		t.Truth(known, "some feature is offered", features != 0)
+		t.Equal(reserved, "EBX", t.Want(reserved, "ebx"), t.out(r[1], "ebx"))
+		t.Equal(reserved, "ECX", t.Want(reserved, "ecx"), t.out(r[1], "ecx"))
+		t.Equal(hints, "EDX", t.Want(hints, "edx"), t.out(r[1], "edx"))
+
+		var differ int64
+		for _, cpu := range []int{target, third} {
+			other := t.run(m, cpu, leaves...)
+			differ += bit(other[0].Regs != r[0].Regs || other[1].Regs != r[1].Regs)
+		}
+		t.Equal(same, "CPUs that read something else", t.Want(same, "differences"), differ)
+	}}
+}
+
+// x86OtherHypervisor: with foreign leaves at the first base and KVM's at the next, the
+// features that KVM enforces are those of KVM's own leaf.
+func x86OtherHypervisor() Check {
+	const rule = "discovery/signature-after-other"
+	return Check{Rules: []string{rule}, Run: func(t *T) {
+		next := t.ABI.Word("first-leaf") + uint64(t.Want(rule, "step"))*t.ABI.Word("leaf-step")
+		gated := t.ABI.Call("SCHED_YIELD")
+		offered := uint32(1) << t.ABI.Feature(gated.Feature).Bit
+		for _, features := range []uint32{offered, 0} {
+			m := t.Open(microvm.Config{KVMBase: 0x40000100, Features: &features, Enforce: true})
+			t.Equal(rule, "bases found", []uint64{next}, t.x86Scan(m, caller))
+			r := t.run(m, caller, discover(next+t.ABI.Word("features-leaf"), 0), t.call(gated.Name, m.ID(caller)))
+			t.Control("features in KVM's own leaf", uint64(features), t.out(r[0], "eax"))
+			want := t.ABI.Result(gated.Name, "self")
+			if features == 0 {
+				want = t.ABI.Result(gated.Name, "hidden and enforced")
+			}
+			t.Equal(rule, fmt.Sprintf("%s with features %#x in KVM's leaf", gated.Name, features), want, t.returned(r[1]))
+		}
+	}}
+}
+
+// defined lists the numbers that have a meaning on the platform.
+func (t *T) defined() []abi.Call {
+	return slices.DeleteFunc(slices.Clone(t.ABI.Calls), func(c abi.Call) bool { return c.Undefined })
+}
+
+// harmless makes a defined call with arguments that are good but have no effect.
+func (t *T) harmless(m microvm.Machine, c abi.Call) arch.Op {
+	switch c.Name {
+	case t.ABI.Scheduling.Kick:
+		return t.kick(absentID)
+	case t.ABI.Scheduling.Yield:
+		return t.yield(absentID)
+	case "CLOCK_PAIRING":
+		l := t.ABI.Layout("kvm_clock_pairing")
+		return t.call(c.Name, m.Alloc(l.Size, 64, 0).Address(), 0)
+	}
+	return t.call(c.Name, make([]uint64, len(c.Args))...)
+}
+
+// harmlessOutcome names, for each defined call, the outcome that harmless calls for.
+var harmlessOutcome = map[string]string{
+	"VAPIC_POLL_IRQ": "called",
+	"KICK_CPU":       "absent target",
+	"CLOCK_PAIRING":  "written",
+	"SEND_IPI":       "empty bitmap",
+	"SCHED_YIELD":    "absent target",
+	"MAP_GPA_RANGE":  "exit not enabled",
+}
+
+// harmlessResult is the result that is listed for a harmless call.
+func (t *T) harmlessResult(c abi.Call) int64 { return t.ABI.Result(c.Name, harmlessOutcome[c.Name]) }
+
+// undefined lists the numbers of one sweep that have no meaning on the platform.
+func (t *T) undefined(upTo uint64) []uint64 {
+	var out []uint64
+	for n := range upTo + 1 {
+		if !slices.ContainsFunc(t.defined(), func(c abi.Call) bool { return c.Number == n }) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+const sweep = 64
+
+func x86Privilege() Check {
+	const (
+		defined   = "privilege/user-refused"
+		undefined = "privilege/user-refused-undefined"
+	)
+	return Check{Rules: []string{defined, undefined}, Run: func(t *T) {
+		m := t.Open(microvm.Config{CPUs: 3, IDs: sparse, User: []int{caller}})
+		refused := t.ABI.Errno("EPERM")
+		for _, c := range t.defined() {
+			r := t.run(m, caller, t.harmless(m, c))
+			t.Equal(defined, c.Name, refused, t.returned(r[0]))
+			t.Equal(defined, c.Name+" exception", 0, r[0].Trap)
+		}
+		for _, n := range t.undefined(sweep) {
+			r := t.run(m, caller, t.callNumber(n))
+			t.Equal(undefined, fmt.Sprint("number ", n), refused, t.returned(r[0]))
+		}
+		// The control: the same CPU is really without privilege.
+		r := t.run(m, caller, readRegister(t.ABI.Register(t.ABI.Scheduling.Area).Number))
+		t.Control("exception of a privileged instruction on the same CPU", 1+generalProtection, r[0].Trap)
+	}}
+}
+
+// x86UserKick: a kick without privilege wakes nobody. The control is that the same
+// kick with privilege does.
+func x86UserKick() Check {
+	const rule = "privilege/user-has-no-effect"
+	return Check{Rules: []string{rule}, Run: func(t *T) {
+		m := t.Open(microvm.Config{CPUs: 3, IDs: sparse, User: []int{caller}})
+		t.sleeper(m, target, 0)
+		t.run(m, caller, t.kick(m.ID(target)))
+		t.Equal(rule, "waits ended", t.Want(rule, "wakes"), bit(!t.stays(m, target, 0)))
+		t.run(m, third, t.kick(m.ID(target)))
+		t.Control("waits ended by the same kick with privilege", 1, t.woken(m))
+	}}
+}
+
+func x86Undefined() Check {
+	const rule = "number/undefined"
+	return Check{Rules: []string{rule}, Run: func(t *T) {
+		m := t.Open(machine())
+		var p arch.Program
+		numbers := t.undefined(sweep)
+		for _, n := range numbers {
+			p = append(p, t.callNumber(n))
+		}
+		for i, r := range t.run(m, caller, p...) {
+			t.Equal(rule, fmt.Sprint("number ", numbers[i]), t.ABI.Errno("ENOSYS"), t.returned(r))
+		}
+	}}
+}
+
+func x86Extreme() Check {
+	const rule = "number/extreme"
+	return Check{Rules: []string{rule}, Run: func(t *T) {
+		m := t.Open(machine())
+		for _, n := range []uint64{1 << 31, 1<<32 - 1, 1 << 63, 1<<64 - 1} {
+			r := t.run(m, caller, t.callNumber(n))
+			t.Equal(rule, "number "+Hex(n).String(), t.ABI.Errno("ENOSYS"), t.returned(r[0]))
+		}
+	}}
+}
+
+// x86HighHalf: a number with a bit of its high half set is another number.
+func x86HighHalf(rule string) Check {
+	return Check{Rules: []string{rule}, Run: func(t *T) {
+		m := t.Open(machine())
+		width := int(t.ABI.Conventions[0].Width)
+		shifts := []int{32}
+		if rule == "convention/number-not-truncated" {
+			shifts = []int{33, 40, 47, 48, 62, 63}
+		}
+		for _, c := range t.defined() {
+			for _, shift := range shifts {
+				op := t.harmless(m, c)
+				op.Regs[t.ISA.Register(t.ABI.Conventions[0].Number)] |= 1 << shift
+				r := t.run(m, caller, op)
+				want := t.ABI.Errno("ENOSYS")
+				if shift >= width {
+					want = t.harmlessResult(c)
+				}
+				t.Equal(rule, fmt.Sprintf("%s with bit %d", c.Name, shift), want, t.returned(r[0]))
+			}
+		}
+	}}
+}
+
+// x86Defined: each defined call gives a result that is listed for it.
+func x86Defined() Check {
+	rules := map[string]string{
+		"VAPIC_POLL_IRQ": "number/vapic-poll-irq",
+		"KICK_CPU":       "number/kick-cpu",
+		"CLOCK_PAIRING":  "number/clock-pairing",
+		"SEND_IPI":       "number/send-ipi-empty",
+		"SCHED_YIELD":    "number/sched-yield",
+		"MAP_GPA_RANGE":  "number/map-gpa-range-without-exit",
+	}
+	c := Check{}
+	for _, call := range abi.X86KVM().Calls {
+		if rule := rules[call.Name]; rule != "" {
+			c.Rules = append(c.Rules, rule)
+		}
+	}
+	c.Run = func(t *T) {
+		m := t.Open(machine())
+		for _, call := range t.defined() {
+			rule := rules[call.Name]
+			r := t.run(m, caller, t.harmless(m, call))
+			if call.Name == "CLOCK_PAIRING" {
+				t.OneOf(rule, "result", []int64{t.harmlessResult(call), t.ABI.Result(call.Name, "no TSC clock")}, t.returned(r[0]))
+				continue
+			}
+			t.Equal(rule, "result", t.harmlessResult(call), t.returned(r[0]))
+		}
+	}
+	return c
+}
+
+// x86Gates: what hiding a feature does to the call that it gates, with and without
+// enforcement.
+func x86Gates() Check {
+	const (
+		free     = "number/gated-free"
+		enforced = "number/gated-enforced"
+		ungated  = "number/ungated-enforced"
+		offered  = "number/gated-offered"
+	)
+	return Check{Rules: []string{free, enforced, ungated, offered}, Run: func(t *T) {
+		var all uint32
+		for _, f := range t.ABI.Features {
+			if f.Word == "features" && f.Bit < 32 {
+				all |= 1 << f.Bit
+			}
+		}
+		var none uint32
+		for _, c := range []struct {
+			rule     string
+			features *uint32
+			enforce  bool
+		}{{free, &none, false}, {enforced, &none, true}, {offered, &all, true}} {
+			m := t.Open(microvm.Config{Features: c.features, Enforce: c.enforce})
+			for _, call := range t.defined() {
+				op := t.harmless(m, call)
+				got := t.returned(t.run(m, caller, op)[0])
+				switch {
+				case call.Feature == "" && c.rule == enforced:
+					plain := t.Open(microvm.Config{})
+					t.Equal(ungated, call.Name, t.returned(t.run(plain, caller, t.harmless(plain, call))[0]), got)
+				case call.Feature == "":
+				case c.rule == enforced:
+					t.Equal(c.rule, call.Name, t.ABI.Result(call.Name, "hidden and enforced"), got)
+				default:
+					t.Equal(c.rule, call.Name, t.harmlessResult(call), got)
+				}
+			}
+		}
+	}}
+}
+
+// x86Convention: what a call leaves alone. All registers are poisoned before it.
+func x86Convention() Check {
+	const (
+		native    = "convention/native-instruction"
+		registers = "convention/registers-preserved"
+		flags     = "convention/flags-preserved"
+		vectors   = "convention/vectors-preserved"
+		length    = "convention/instruction-length"
+	)
+	return Check{Rules: []string{native, registers, flags, vectors, length}, Run: func(t *T) {
+		conv := t.ABI.Conventions[0]
+		instruction := conv.Instructions[slices.IndexFunc(conv.Instructions, func(i abi.Instruction) bool { return i.Mnemonic == t.Native })]
+		result := t.ISA.Register(conv.Result)
+		for _, user := range [][]int{nil, {caller}} {
+			m := t.Open(microvm.Config{CPUs: 3, IDs: sparse, User: user})
+			ops := arch.Program{t.noKick()}
+			for _, c := range t.defined() {
+				ops = append(ops, t.harmless(m, c))
+			}
+			for _, op := range ops {
+				name := fmt.Sprintf("number %d", op.Regs[t.ISA.Register(conv.Number)])
+				if user != nil {
+					name += " without privilege"
+				}
+				long := op
+				long.Kind = arch.CallLength
+				before := vectorPoison()
+				t.Check("vector registers", m.SetVectors(caller, before))
+				r := t.run(m, caller,
+					arch.Op{Kind: arch.LoadVectors}, op, arch.Op{Kind: arch.StoreVectors}, long)
+				after := m.Vectors(caller)
+				t.Equal(native, name+": exception", 0, r[1].Trap)
+				var changed []string
+				for i, v := range r[1].Regs {
+					if v != op.Regs[i] && i != result && t.ISA.Registers[i] != "rsp" {
+						changed = append(changed, t.ISA.Registers[i])
+					}
+				}
+				if r[1].Regs[t.ISA.Register("rsp")] != 0 {
+					changed = append(changed, "rsp")
+				}
+				if len(changed) > 0 {
+					t.Evidence(registers, name, changed)
+				}
+				t.Equal(registers, name, t.Want(registers, "changed"), len(changed))
+				t.Equal(flags, name, t.Want(flags, "changed"), bits.OnesCount64((r[1].Flags^op.Flags)&x86Flags))
+				t.Equal(vectors, name, t.Want(vectors, "changed"), countDifferent(before, after, 16))
+				t.Equal(length, name, instruction.Length, r[3].Value)
+			}
+		}
+	}}
+}
+
+// vectorPoison fills 16 registers of 32 bytes, no two bytes of a register alike.
+func vectorPoison() []byte {
+	out := make([]byte, 16*32)
+	for i := range out {
+		out[i] = byte(i*7 + i/32)
+	}
+	return out
+}
+
+// countDifferent counts the registers, in 32 bytes each, whose first width bytes
+// differ.
+func countDifferent(a, b []byte, width int) int {
+	n := 0
+	for i := 0; i+32 <= len(a); i += 32 {
+		if string(a[i:i+width]) != string(b[i:i+width]) {
+			n++
+		}
+	}
+	return n
+}
+
+const (
+	testVector        = 0x41
+	generalProtection = 13
+)
+
+// x86Interrupt: an interrupt that another CPU sends by its interrupt command register,
+// no call involved, ends a wait.
+func x86Interrupt(rule string, interrupts uint64, vector uint8, send func(id uint64) arch.Op) Check {
+	return Check{Rules: []string{rule}, Run: func(t *T) {
+		m := t.Open(machine())
+		t.sleeper(m, target, interrupts)
+		t.run(m, caller, t.noKick())
+		t.Control("the waiter sleeps on without an interrupt", true, t.stays(m, target, 0))
+		t.run(m, caller, send(m.ID(target)))
+		t.Equal(rule, "waits ended", t.Want(rule, "returns"), t.woken(m))
+		t.Truth(rule, "the interrupt was taken", t.Until(func() bool { return m.Events(target, vector) > 0 }))
+		t.Evidence(rule, "interrupts taken", m.Events(target, vector))
+	}}
+}
+
+// x86InterruptEatsKick: a kick and an interrupt are both pending when a CPU waits. The
+// wait ends, the interrupt is taken, and the next wait sleeps: of the kick nothing is
+// left. The control is the same without the interrupt, in which the kick alone ends the
+// first wait.
+func x86InterruptEatsKick(rule string) Check {
+	return Check{Rules: []string{rule}, Run: func(t *T) {
+		for _, interrupt := range []bool{false, true} {
+			m := t.Open(machine())
+			flag := m.Alloc(8, 8, 0)
+			t.start(m, target, spinUntil(flag.Address(), ^uint64(0), 1, 0), waitOp(1), waitOp(0))
+			p := arch.Program{t.kick(m.ID(target))}
+			if interrupt {
+				p = append(p, amd64.Interrupt(m.ID(target), testVector))
+			}
+			t.run(m, caller, append(p, store(flag.Address(), 1, 8))...)
+			ended := int64(t.settle(m, target, 3) - 1)
+			if !interrupt {
+				t.Control("waits ended by the kick alone", int64(1), ended)
+				continue
+			}
+			t.Control("the interrupt was taken", true, m.Events(target, testVector) > 0)
+			t.Equal(rule, "waits ended by what is left of the kick", t.Want(rule, "latched"), ended-1)
+			if ended == 1 {
+				t.Truth(rule, "the next wait sleeps", t.stays(m, target, 2))
+			}
+		}
+	}}
+}
+
+// x86Counters: KVM's own counters agree with what the guest did.
+func x86Counters(calls, yields string) Check {
+	return Check{Rules: []string{calls, yields}, Run: func(t *T) {
+		m := t.Open(machine())
+		p := arch.Program{
+			t.noKick(), t.noKick(), t.harmless(m, t.ABI.Call("VAPIC_POLL_IRQ")),
+			t.yield(m.ID(caller)), t.yield(absentID), t.yield(1<<32 | m.ID(target)),
+			t.kick(absentID), t.kick(m.ID(caller)),
+		}
+		const directed = 5 // of the calls in p
+		t.count(m, calls, "hypercalls", int64(len(p)), p)
+		t.count(m, yields, "directed_yield_attempted", directed, p)
+
+		user := t.Open(microvm.Config{CPUs: 3, IDs: sparse, User: []int{caller}})
+		t.count(user, calls, "hypercalls", int64(len(p)), p)
+		t.count(user, yields, "directed_yield_attempted", 0, p)
+	}}
+}
+
+// count runs a program and holds what it adds to a counter of its CPU against n times
+// what the rule demands for each.
+func (t *T) count(m microvm.Machine, rule, counter string, n int64, p arch.Program) {
+	before, err := m.Counter(caller, counter)
+	t.Check("counter "+counter, err)
+	t.run(m, caller, p...)
+	after, err := m.Counter(caller, counter)
+	t.Check("counter "+counter, err)
+	t.Equal(rule, fmt.Sprintf("%s after %d of %d calls that count", counter, n, len(p)), n*t.Want(rule, "increment"), after-before)
+}
