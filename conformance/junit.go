@@ -52,7 +52,7 @@ func (r *Report) WriteJUnit(w io.Writer) error {
 		s := junitSuite{Name: run.Target, Time: seconds(run.Seconds.Total), SystemErr: clean(strings.Join(run.Console, "\n"))}
 		for _, p := range [][2]string{
 			{"implementer", run.Implementer.Name + " " + run.Implementer.Version},
-			{"guest", run.Guest.Release}, {"qemu", run.QEMU.Version}, {"command", run.Command},
+			{"guest", run.Guest.Release}, {"qemu", run.QEMU.Version}, {"command", run.QEMU.Command},
 		} {
 			s.Properties = append(s.Properties, junitProperty{p[0], clean(p[1])})
 		}

@@ -24,10 +24,8 @@ type Run struct {
 	Platform    string      `json:"platform"`
 	Implementer Implementer `json:"implementer"`
 	Guest       Guest       `json:"guest"`
-	QEMU        Artefact    `json:"qemu"`
-	// Command is the full command line of QEMU, quoted for a shell.
-	Command string  `json:"command"`
-	Seconds Seconds `json:"seconds"`
+	QEMU        QEMU        `json:"qemu"`
+	Seconds     Seconds     `json:"seconds"`
 	// PeakRSS is the most memory that QEMU held, in bytes; 0 if unknown.
 	PeakRSS int64 `json:"peak_rss,omitempty"`
 	// Image is the size of the initramfs in bytes.
@@ -50,6 +48,13 @@ type Guest struct {
 	Modules []Module   `json:"modules"`
 	Image   Artefact   `json:"initramfs"`
 	Other   []Artefact `json:"other,omitempty"`
+}
+
+// QEMU is the emulator of a run.
+type QEMU struct {
+	Artefact
+	// Command is its full command line, quoted for a shell.
+	Command string `json:"command"`
 }
 
 // Artefact is a file that a run was made with.

@@ -22,9 +22,11 @@ func sample() *Report {
 		Target: "x86-kvm", Platform: "x86-kvm",
 		Implementer: Implementer{"Linux KVM", "7.2.12"},
 		Guest:       Guest{Identity: Identity{GOARCH: "amd64", Release: "7.2.12", CPUs: 2}},
-		QEMU:        Artefact{Path: "/usr/bin/qemu-system-x86_64", Version: "11.1.2", SHA256: "00"},
-		Command:     "qemu-system-x86_64 -M pc",
-		Seconds:     Seconds{Boot: 5, Modules: 1, Checks: 2, Total: 9},
+		QEMU: QEMU{
+			Artefact: Artefact{Path: "/usr/bin/qemu-system-x86_64", Version: "11.1.2", SHA256: "00"},
+			Command:  "qemu-system-x86_64 -M pc",
+		},
+		Seconds: Seconds{Boot: 5, Modules: 1, Checks: 2, Total: 9},
 	}
 	for i, v := range Verdicts {
 		r := Result{Rule: "x86-kvm/kick/" + string(v), Side: abi.Hypervisor, Verdict: v, Seconds: float64(i) / 8}
