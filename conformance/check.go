@@ -55,6 +55,9 @@ type Suite struct {
 	FlagsPoison uint64
 	// Checks are run in this order, which is the order of the report.
 	Checks []Check
+	// Rest says why the rules that no check is for cannot be looked at. Where it is
+	// empty, there have to be checks for all.
+	Rest string
 	// Open makes a machine. The engine closes those that it opened.
 	Open func(microvm.Config) (microvm.Machine, error)
 	// Offers tells whether the implementer offers a feature, by its own
@@ -88,6 +91,9 @@ func (s *Suite) Run(ctx context.Context, emit func(Result)) error {
 			emit(r)
 		}
 	}
+	for _, rule := range s.rest() {
+		emit(Result{Rule: rule.ID, Side: rule.Side, Verdict: Unreached, Reason: s.Rest})
+	}
 	return nil
 }
 
@@ -101,7 +107,17 @@ func (s *Suite) Rules() []abi.Rule {
 			}
 		}
 	}
-	return out
+	return append(out, s.rest()...)
+}
+
+// rest lists the selected rules that no check is for.
+func (s *Suite) rest() []abi.Rule {
+	if s.Rest == "" {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(s.ABI.Rules), func(r abi.Rule) bool {
+		return !s.selected(r.Name()) || slices.ContainsFunc(s.Checks, func(c Check) bool { return slices.Contains(c.Rules, r.Name()) })
+	})
 }
 
 func (s *Suite) selected(name string) bool { return s.Only == nil || s.Only(name) }
