@@ -76,7 +76,7 @@ const (
 	// whose two reads of the data differ, [3] samples in which the data was
 	// less than in an earlier consistent one, [4] changes of the data, [5]
 	// changes of the data without a change of the version; Result.Value is the
-	// last consistent data.
+	// last consistent data, Result.Aux the number of consistent samples.
 	Sample
 )
 
