@@ -45,6 +45,9 @@ func (a *archive) open(ctx context.Context) error {
 	if a.opened {
 		return nil
 	}
+	if err := a.store.offline(); err != nil {
+		return err
+	}
 	for _, tool := range []string{"apt-get", "apt-cache", "dpkg-deb"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			return fmt.Errorf("%w: artefacts come out of Debian's archive by apt and dpkg (packages apt and dpkg); without them, name files with -kernel, -modules and -qemu", err)
@@ -131,15 +134,22 @@ func findMirror(ctx context.Context) (string, error) {
 		}
 		return m, nil
 	}
-	out, err := run(ctx, nil, "", "apt-get", "indextargets", "--format", mirrorFormat, "Created-By: Packages")
-	if err != nil {
-		return "", fmt.Errorf("finding the machine's Debian mirror: %w", err)
+	for _, way := range []struct {
+		pick func(string) (string, bool)
+		args []string
+	}{
+		{labelledMirror, []string{"indextargets", "--format", mirrorFormat, "Created-By: Packages"}},
+		{namedMirror, []string{"update", "--print-uris"}},
+	} {
+		out, err := run(ctx, nil, "", "apt-get", way.args...)
+		if err != nil {
+			return "", fmt.Errorf("finding the machine's Debian mirror: %w", err)
+		}
+		if m, ok := way.pick(out); ok {
+			return m, nil
+		}
 	}
-	m, ok := parseMirror(out)
-	if !ok {
-		return "", fmt.Errorf("no Debian mirror is known: the machine's apt configuration names none; set %s to the address of one, without the part that begins with /dists", variable)
-	}
-	return m, nil
+	return "", fmt.Errorf("no Debian mirror is known: the machine's apt configuration names none; set %s to the address of one, without the part that begins with /dists", variable)
 }
 
 // apt runs one of apt's programs on the archive's private state.
@@ -158,7 +168,11 @@ func (a *archive) update(ctx context.Context) error {
 	_ = os.Remove(a.dir(stamp))
 	_, err := a.apt(ctx, "fetching the package index of Debian "+a.suite+" for "+a.arch, "", "apt-get", "update")
 	if err != nil {
-		return errors.Join(fmt.Errorf("fetching the package index of Debian %s for %s: %w", a.suite, a.arch, err), os.RemoveAll(a.dir()))
+		err = fmt.Errorf("fetching the package index of Debian %s for %s: %w", a.suite, a.arch, err)
+		if unreachable.MatchString(err.Error()) {
+			a.store.setOffline(err)
+		}
+		return errors.Join(err, os.RemoveAll(a.dir()))
 	}
 	source, err := os.ReadFile(a.dir("sources.list"))
 	if err != nil {
@@ -204,6 +218,10 @@ func (a *archive) closure(ctx context.Context, packages ...string) ([]record, er
 	}
 	out, err := a.apt(ctx, "", "", append([]string{"apt-get", "install", "--yes", "--print-uris"}, packages...)...)
 	if err != nil {
+		// apt says on standard output which package is at fault.
+		if _, why, ok := strings.Cut(out, "unmet dependencies:"); ok {
+			err = fmt.Errorf("%w (%s)", err, strings.Join(strings.Fields(why), " "))
+		}
 		return nil, err
 	}
 	chosen := make(map[string]string)
@@ -231,7 +249,7 @@ func (a *archive) download(ctx context.Context, parts []part, dir string) error 
 	}
 	what := parts[0].Name
 	if len(parts) > 1 {
-		what += fmt.Sprintf(" and %d more packages", len(parts)-1)
+		what += fmt.Sprintf(" and %d more", len(parts)-1)
 	}
 	if _, err := a.apt(ctx, fmt.Sprintf("fetching %s, %.1f MB", what, float64(size)/1e6), dir, command...); err != nil {
 		return fmt.Errorf("fetching %s: %w", what, err)
@@ -367,6 +385,29 @@ func aptError(name string, err error, stderr string) error {
 	return err
 }
 
+// unreachable matches what apt says when it cannot get through to the mirror.
+var unreachable = regexp.MustCompile(`Temporary failure resolving|Could not (connect|resolve)|Unable to connect|Cannot initiate the connection`)
+
+// offlineAge is how long a store does not try again to reach the archive: apt
+// takes several seconds to give up, and one run asks for many artefacts.
+const offlineAge = time.Minute
+
+// offline returns why the archive could not be reached a moment ago.
+func (s *Store) offline() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unreached != nil && s.now().Before(s.retry) {
+		return s.unreached
+	}
+	return nil
+}
+
+func (s *Store) setOffline(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unreached, s.retry = err, s.now().Add(offlineAge)
+}
+
 // remedy adds what to do about errors that the user can do something about.
 func remedy(dir string, err error) error {
 	text := err.Error()
@@ -376,8 +417,7 @@ func remedy(dir string, err error) error {
 		return fmt.Errorf("%w; make room in %s, or set PVABI_CACHE to a folder on another disk", err, dir)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w; set PVABI_CACHE to a folder that can be written", err)
-	case strings.Contains(text, "Temporary failure resolving"), strings.Contains(text, "Could not connect"),
-		strings.Contains(text, "Could not resolve"), strings.Contains(text, "Unable to connect"):
+	case unreachable.MatchString(text):
 		return fmt.Errorf("%w; the store needs the network only until it is filled: go online once, or name files with -kernel, -modules and -qemu", err)
 	}
 	return err

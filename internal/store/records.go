@@ -131,30 +131,37 @@ func libraries(closure []record, from ...string) []record {
 	return out
 }
 
-// mirrorFormat asks apt-get indextargets for what parseMirror reads.
-const mirrorFormat = "$(SITE)|$(LABEL)|$(COMPONENT)"
+// mirrorFormat asks apt-get indextargets for what labelledMirror reads.
+const mirrorFormat = "$(LABEL)|$(COMPONENT)|$(SITE)"
 
-// parseMirror picks the mirror of Debian's main archive out of a list of index
-// targets. It is known by the label in the archive's signed Release file; before
-// a first apt-get update there is none, and the name of the folder has to do.
-func parseMirror(text string) (string, bool) {
-	var guess string
+// labelledMirror picks the mirror of Debian's main archive out of a list of
+// downloaded indexes. It is known by the label in its signed Release file.
+func labelledMirror(text string) (string, bool) {
 	for line := range strings.Lines(text) {
-		site, rest, _ := strings.Cut(strings.TrimSpace(line), "|")
-		label, component, _ := strings.Cut(rest, "|")
-		site = strings.TrimRight(site, "/")
-		if component != "main" || checkMirror(site) != nil {
-			continue
-		}
-		if label == "Debian" {
-			return site, true
-		}
-		// Debian's cloud images name a file that lists mirrors.
-		if guess == "" && label == "" && (strings.HasSuffix(site, "/debian") || strings.HasSuffix(site, "/debian.list")) {
-			guess = site
+		site, ok := strings.CutPrefix(strings.TrimSpace(line), "Debian|main|")
+		if ok && checkMirror(site) == nil {
+			return strings.TrimRight(site, "/"), true
 		}
 	}
-	return guess, guess != ""
+	return "", false
+}
+
+// namedMirror picks it out of what apt-get update --print-uris would fetch. On a
+// machine that has not fetched anything there is only the name to know it by:
+// its last element is debian, or, on Debian's cloud images, debian.list, a file
+// that lists mirrors.
+func namedMirror(text string) (string, bool) {
+	for line := range strings.Lines(text) {
+		address, ok := strings.CutPrefix(line, "'")
+		if !ok {
+			continue
+		}
+		site, _, ok := strings.Cut(address, "/dists/")
+		if ok && (strings.HasSuffix(site, "/debian") || strings.HasSuffix(site, "/debian.list")) && checkMirror(site) == nil {
+			return site, true
+		}
+	}
+	return "", false
 }
 
 // checkMirror refuses what cannot stand in a sources list.

@@ -46,6 +46,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -69,6 +70,10 @@ type Store struct {
 	// keyring holds the archive's keys; trust is the option of the sources list
 	// that names it. Tests, whose archives nobody signed, change them.
 	keyring, trust string
+
+	mu        sync.Mutex
+	unreached error     // why the archive could not be reached
+	retry     time.Time // when to try again
 }
 
 // Package names one Debian package that an artefact was taken from.
