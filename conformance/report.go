@@ -28,8 +28,6 @@ type Run struct {
 	Seconds     Seconds     `json:"seconds"`
 	// PeakRSS is the most memory that QEMU held, in bytes; 0 if unknown.
 	PeakRSS int64 `json:"peak_rss,omitempty"`
-	// Image is the size of the initramfs in bytes.
-	Image int64 `json:"image,omitempty"`
 	// Unreached says why the target could not run here at all.
 	Unreached string `json:"unreached,omitempty"`
 	// Error says what failed of the equipment; Console is the end of the
@@ -39,6 +37,8 @@ type Run struct {
 	// Notes tell what a reader should know: a retry, a slow teardown.
 	Notes   []string `json:"notes,omitempty"`
 	Results []Result `json:"results"`
+	// Mutants are the results of checks that were held against a changed table.
+	Mutants []Result `json:"mutants,omitempty"`
 }
 
 // Guest is the guest of a run, as asked for and as it told of itself.
@@ -62,6 +62,8 @@ type Artefact struct {
 	Path    string `json:"path"`
 	Version string `json:"version"`
 	SHA256  string `json:"sha256"`
+	// Size is in bytes, 0 where it was not taken.
+	Size int64 `json:"size,omitempty"`
 }
 
 // Seconds says where the time of a run went.

@@ -41,6 +41,9 @@ type Result struct {
 	Deviation string `json:"deviation"`
 	// Reason says why the rule was not looked at, or what failed.
 	Reason string `json:"reason"`
+	// Mutant is the change to the platform's table that the check was held against,
+	// PATH=NUMBER; empty for the table as it is.
+	Mutant string `json:"mutant,omitempty"`
 	// Seconds is what the check took that judged the rule, shared evenly among
 	// the rules that it judged.
 	Seconds float64 `json:"seconds"`

@@ -26,10 +26,25 @@ func X86KVM(ctx context.Context, release string, open func(microvm.Config) (micr
 func X86KVMBelow(ctx context.Context, open func(microvm.Config) (microvm.Machine, error)) (*Suite, error) {
 	// What version of KVM it is, its guests cannot tell.
 	s := x86Suite(Implementer{Name: "Linux KVM"}, open)
-	s.Checks = []Check{x86Discovery(), x86Privilege(), x86Convention([]int{caller})}
-	s.Rest = "needs a CPU with privilege; an ordinary process has none"
+	s.Checks, s.Rest = x86BelowChecks(), x86BelowRest
 	return s, s.discover(ctx)
 }
+
+// X86KVMRules are the rules that X86KVM has a result for, in the order of its results.
+func X86KVMRules() []abi.Rule {
+	return (&Suite{ABI: abi.X86KVM(), Checks: x86Checks()}).Rules()
+}
+
+// X86KVMBelowRules are those of X86KVMBelow.
+func X86KVMBelowRules() []abi.Rule {
+	return (&Suite{ABI: abi.X86KVM(), Checks: x86BelowChecks(), Rest: x86BelowRest}).Rules()
+}
+
+func x86BelowChecks() []Check {
+	return []Check{x86Discovery(), x86Privilege(), x86Convention([]int{caller})}
+}
+
+const x86BelowRest = "needs a CPU with privilege; an ordinary process has none"
 
 // ErrNoKVM says that discovery does not find KVM.
 var ErrNoKVM = errors.New("no KVM: its signature is in no leaf of CPUID")

@@ -22,9 +22,13 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/url"
+	"path"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -38,7 +42,7 @@ const Port = "pvabi"
 // Suite looks at the rules of one target, in the guest, and emits what it finds:
 // results and notes, or that the target is unreached. An error is a failure of
 // its equipment. It may call emit from several goroutines.
-type Suite func(ctx context.Context, emit func(conformance.Event)) error
+type Suite func(ctx context.Context, job Job, emit func(conformance.Event)) error
 
 // Job is what an agent is to do.
 type Job struct {
@@ -50,6 +54,33 @@ type Job struct {
 	// Needs are files that must exist once the modules are loaded, such as
 	// /dev/kvm. Without one of them the target is unreached.
 	Needs []string
+	// Only selects rules, see Selected; none selects all.
+	Only []string
+	// Mutants are changes to the platform's table. When the checks have been held
+	// against the table as it is, they are held against it with each of these
+	// changes, one at a time.
+	Mutants []Mutant
+}
+
+// Mutant is a change of one number of a platform's table.
+type Mutant struct {
+	// Path is the number's, as abi.Platform.Numbers lists it.
+	Path  string
+	Value int64
+	// Only selects the rules to look at, as in a Job.
+	Only []string
+}
+
+// String is PATH=NUMBER.
+func (m Mutant) String() string { return fmt.Sprintf("%s=%d", m.Path, m.Value) }
+
+// Selected tells whether a rule, by its name topic/statement, is selected by one of
+// the patterns, which are those of path.Match. No patterns select every rule.
+func Selected(patterns []string, rule string) bool {
+	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool {
+		ok, err := path.Match(p, rule)
+		return ok && err == nil
+	})
 }
 
 // Words are the words that tell a job to an agent, on the kernel's command
@@ -61,6 +92,13 @@ func (j Job) Words() []string {
 	}
 	if len(j.Needs) > 0 {
 		words = append(words, "pvabi.needs="+strings.Join(j.Needs, ","))
+	}
+	if len(j.Only) > 0 {
+		words = append(words, "pvabi.only="+strings.Join(j.Only, ","))
+	}
+	for _, m := range j.Mutants {
+		// The names of a table's rows have blanks, which end a word.
+		words = append(words, "pvabi.mutant="+url.QueryEscape(fmt.Sprintf("%s %s", m, strings.Join(m.Only, ","))))
 	}
 	return words
 }
@@ -84,6 +122,14 @@ func ParseJob(words []string) (Job, error) {
 			j.Modules = list
 		case "needs":
 			j.Needs = list
+		case "only":
+			j.Only = list
+		case "mutant":
+			m, err := parseMutant(value)
+			if err != nil {
+				return Job{}, fmt.Errorf("%q: %w", word, err)
+			}
+			j.Mutants = append(j.Mutants, m)
 		default:
 			return Job{}, fmt.Errorf("%q is no option of this agent", word)
 		}
@@ -92,6 +138,26 @@ func ParseJob(words []string) (Job, error) {
 		return Job{}, fmt.Errorf("no pvabi.target among %q", words)
 	}
 	return j, nil
+}
+
+func parseMutant(word string) (Mutant, error) {
+	text, err := url.QueryUnescape(word)
+	if err != nil {
+		return Mutant{}, err
+	}
+	end := strings.LastIndex(text, " ")
+	equals := strings.LastIndex(text[:max(end, 0)], "=")
+	if equals < 0 {
+		return Mutant{}, errors.New("no change of a number: want PATH=NUMBER and the rules to look at")
+	}
+	m := Mutant{Path: text[:equals]}
+	if only := text[end+1:]; only != "" {
+		m.Only = strings.Split(only, ",")
+	}
+	if m.Value, err = strconv.ParseInt(text[equals+1:end], 10, 64); err != nil {
+		return Mutant{}, err
+	}
+	return m, nil
 }
 
 // system is the guest as the agent sees it.
@@ -141,7 +207,7 @@ func do(ctx context.Context, sys system, job Job, suites map[string]Suite, emit 
 	// What a kernel's modules do is the kernel's doing.
 	loaded.Implementer = id.Release
 	send(conformance.Event{Loaded: &loaded})
-	if err := suite(ctx, send); err != nil {
+	if err := suite(ctx, job, send); err != nil {
 		send(conformance.Event{Fatal: err.Error()})
 	}
 }

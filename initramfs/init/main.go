@@ -13,11 +13,12 @@ import (
 	"pvabi/initramfs/agent"
 )
 
-// suites are the targets that the agent knows.
+// suites are the targets that the agent knows. Those of its architecture are added by
+// the file named after it.
 var suites = map[string]agent.Suite{
 	// boot looks at nothing: a guest that starts and ends, to measure and to
 	// test what boots it.
-	"boot": func(context.Context, func(conformance.Event)) error { return nil },
+	"boot": func(context.Context, agent.Job, func(conformance.Event)) error { return nil },
 }
 
 func main() {
