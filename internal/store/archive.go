@@ -256,7 +256,7 @@ func (a *archive) download(ctx context.Context, parts []part, dir string) error 
 	}
 	for _, p := range parts {
 		name := filepath.Join(dir, p.fileStem()+".deb")
-		sum, err := hashFile(name)
+		sum, err := SHA256(name)
 		if err != nil {
 			return fmt.Errorf("fetching %s: %w", p.Package, err)
 		}

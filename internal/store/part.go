@@ -130,7 +130,7 @@ func (f file) check(name string) error {
 	if info.Size() != f.Size {
 		return &damage{name, fmt.Sprintf("%d bytes, want %d", info.Size(), f.Size)}
 	}
-	sum, err := hashFile(name)
+	sum, err := SHA256(name)
 	if err != nil {
 		return err
 	}
@@ -140,8 +140,8 @@ func (f file) check(name string) error {
 	return nil
 }
 
-// hashFile returns the SHA-256 of a file in lower-case hexadecimal.
-func hashFile(name string) (string, error) {
+// SHA256 returns the SHA-256 of a file in lower-case hexadecimal.
+func SHA256(name string) (string, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return "", err

@@ -388,7 +388,7 @@ func InstalledQEMU(ctx context.Context, goarch string) (*QEMU, error) {
 		return q, err
 	}
 	file := "/" + arch.firmware.file
-	if sum, err := hashFile(file); err == nil {
+	if sum, err := SHA256(file); err == nil {
 		q.Firmware = &Firmware{Path: file, SHA256: sum}
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("store: %w", err)
@@ -406,7 +406,7 @@ func QEMUFile(ctx context.Context, goarch, program string) (*QEMU, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	sum, err := hashFile(program)
+	sum, err := SHA256(program)
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}

@@ -44,7 +44,7 @@ func TestKernelLayouts(t *testing.T) {
 			image, err := os.ReadFile(k.Image)
 			require.NoError(t, err)
 			assert.Equal(t, "image of "+tt.release, string(image))
-			sum, err := hashFile(k.Image)
+			sum, err := SHA256(k.Image)
 			require.NoError(t, err)
 			assert.Equal(t, sum, k.SHA256)
 			module, err := os.ReadFile(filepath.Join(k.Modules, "kernel/arch/x86/kvm", tt.module))
