@@ -37,9 +37,12 @@ type QEMU struct {
 	// Command starts it: the program and the arguments that it needs to find its
 	// libraries and data. A user's own arguments go after them.
 	Command []string
+	// Program is the emulator's own file, whose hash SHA256 is. Command begins with
+	// another one where the program runs with a dynamic linker of its own.
+	Program string
 	// Env has environment variables, "NAME=value", to run it with.
 	Env []string
-	// SHA256 is the program's, in lower-case hexadecimal.
+	// SHA256 is Program's, in lower-case hexadecimal.
 	SHA256 string
 	// Firmware goes with -bios; it is nil where the guest needs none, or none is
 	// known.
@@ -114,6 +117,7 @@ func (s *Store) unpackedQEMU(ctx context.Context, spec QEMUSpec) (*QEMU, error) 
 		Command: []string{
 			filepath.Join(libs, path.Base(loader)), "--library-path", libs, "--argv0", arch.emulator, program,
 		},
+		Program: program,
 		// QEMU also looks for modules where it was built to be installed, and
 		// there may be those of another version.
 		Env:      []string{"QEMU_MODULE_DIR=" + s.path(a.Root, moduleFolder)},
@@ -410,7 +414,7 @@ func QEMUFile(ctx context.Context, goarch, program string) (*QEMU, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	q := &QEMU{GOARCH: goarch, Command: []string{program}, SHA256: sum}
+	q := &QEMU{GOARCH: goarch, Command: []string{program}, Program: program, SHA256: sum}
 	q.Version, err = version(ctx, q)
 	if err != nil {
 		return nil, err
