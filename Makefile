@@ -1,0 +1,55 @@
+# make run    check every target that can run here, print the report
+# make test   the whole test suite, VM tests included
+# make help   lists the rest
+
+GO     ?= go
+# Guests of these architectures are built for; all code has to pass for each.
+ARCHES := amd64 ppc64le s390x loong64
+# What to run: make run TARGETS=x86-kvm FLAGS='-o /tmp/results'
+TARGETS ?=
+FLAGS   ?=
+
+export CGO_ENABLED = 0
+
+.PHONY: run test short bench lint fmt build fetch clean help
+
+run: build
+	./bin/pvabi run $(FLAGS) $(TARGETS)
+
+# -count=1: a VM test is about this machine and its cache, too.
+test: build
+	./bin/pvabi fetch $(TARGETS)
+	$(GO) test -count=1 -timeout 60m ./...
+
+short:
+	$(GO) test -short ./...
+
+bench: build
+	./bin/pvabi fetch $(TARGETS)
+	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 60m ./vmtests
+
+lint:
+	@bad=$$(gofmt -s -l .); if [ -n "$$bad" ]; then echo "gofmt -s would change:"; echo "$$bad"; exit 1; fi
+	@for a in $(ARCHES); do echo "go vet, GOARCH=$$a"; GOARCH=$$a $(GO) vet ./... || exit 1; done
+	@echo "go build, GOOS=darwin"; GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null ./...
+	@echo staticcheck; $(GO) tool staticcheck ./...
+	@$(GO) mod tidy -diff
+
+fmt:
+	gofmt -s -w .
+
+build: bin/pvabi
+
+.PHONY: bin/pvabi
+bin/pvabi:
+	$(GO) build -o $@ ./cmd/pvabi
+
+fetch: build
+	./bin/pvabi fetch $(FLAGS) $(TARGETS)
+
+clean:
+	rm -rf bin results
+
+help:
+	@sed -n 's/^# \(make .*\)/\1/p' Makefile
+	@echo "make short  tests without VMs; make bench  where the time goes; make lint, fmt, build, fetch, clean"

@@ -1,0 +1,104 @@
+// Command pvabi checks hypervisors and guest kernels against the paravirtual ABI that
+// each relies on the other for.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"pvabi/conformance"
+)
+
+const usage = `usage: pvabi COMMAND [flags] [arguments]
+
+  targets   what there is, what can run here, and why the rest cannot
+  fetch     fetch what the targets boot from into the cache
+  run       boot, check, report
+  spec      print what the ABI says, with its sources
+  diff      compare two results.json
+
+pvabi COMMAND -h lists a command's flags.
+
+exit status: 0 no rule that was looked at is broken; 1 a rule is broken (diff: a rule
+got worse); 2 the equipment failed, nothing was looked at, or the command line is wrong
+`
+
+// command is one of pvabi's commands. It returns the exit status; an error is printed
+// and makes it 2.
+type command func(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error)
+
+var commands = map[string]command{
+	"targets": targets,
+	"fetch":   fetch,
+	"run":     run,
+	"spec":    spec,
+	"diff":    diff,
+}
+
+func main() {
+	// The first signal ends the work in order: guests are killed, files removed,
+	// finished results kept. A second one ends the process.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	context.AfterFunc(ctx, stop)
+	status := dispatch(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(status)
+}
+
+func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) == 0 {
+		fmt.Fprint(stderr, usage)
+		return conformance.ExitFailed
+	}
+	if args[0] == "help" || args[0] == "-h" || args[0] == "-help" || args[0] == "--help" {
+		fmt.Fprint(stdout, usage)
+		return conformance.ExitConforms
+	}
+	c := commands[args[0]]
+	if c == nil {
+		fmt.Fprintf(stderr, "pvabi: unknown command %q\n%s", args[0], usage)
+		return conformance.ExitFailed
+	}
+	status, err := c(ctx, args[1:], stdout, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return conformance.ExitConforms
+	case errors.Is(err, errUsage):
+		return conformance.ExitFailed
+	case err != nil:
+		fmt.Fprintf(stderr, "pvabi %s: %v\n", args[0], err)
+		return conformance.ExitFailed
+	}
+	return status
+}
+
+// errUsage stands for a mistake in the command line that was already told.
+var errUsage = errors.New("usage")
+
+// flags makes the flag set of a command. positional describes what follows the flags.
+func flags(name, positional, text string, stderr io.Writer) *flag.FlagSet {
+	fs := flag.NewFlagSet("pvabi "+name, flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.Usage = func() {
+		fmt.Fprintf(stderr, "usage: pvabi %s [flags] %s\n\n%s\n\n", name, positional, text)
+		fs.PrintDefaults()
+	}
+	return fs
+}
+
+// parse parses a command's flags; package flag has told of any error.
+func parse(fs *flag.FlagSet, args []string) error {
+	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return err
+		}
+		return errUsage
+	}
+	return nil
+}

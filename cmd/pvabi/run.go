@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"pvabi/abi"
+	"pvabi/conformance"
+	"pvabi/internal/qemu"
+	"pvabi/internal/store"
+	"pvabi/vmtests"
+)
+
+// artefactFlags adds the flags that choose what targets boot from.
+func artefactFlags(fs *flag.FlagSet, r *vmtests.Runner) {
+	fs.StringVar(&r.KernelSuite, "kernel-suite", "", "take kernels from this Debian `suite` (default "+store.Suite+")")
+	fs.StringVar(&r.KernelVersion, "kernel-version", "", "take the newest kernel whose `version` begins so, such as 6.12")
+	fs.StringVar(&r.QEMUSuite, "qemu-suite", "", "take QEMU from this Debian `suite` (default "+store.Suite+")")
+	fs.StringVar(&r.QEMUVersion, "qemu-version", "", "take the newest QEMU whose `version` begins so")
+}
+
+// opened opens the store in its folder once, when it is needed.
+func opened(dir *string, refresh *bool, progress *os.File) func() (*store.Store, error) {
+	return sync.OnceValues(func() (*store.Store, error) {
+		d := *dir
+		if d == "" {
+			var err error
+			if d, err = store.DefaultDir(); err != nil {
+				return nil, err
+			}
+		}
+		s, err := store.Open(d, store.NewProgress(progress))
+		if err == nil && refresh != nil {
+			s.Refresh = *refresh
+		}
+		return s, err
+	})
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
+	fs := flags("run", "[target...]", "Boots the targets, checks them and reports. Without targets: every one that can run here.", stderr)
+	r := &vmtests.Runner{}
+	fs.StringVar(&r.Kernel, "kernel", "", "boot this kernel `file`")
+	fs.StringVar(&r.Modules, "modules", "", "load modules out of this `folder`, lib/modules/RELEASE of the kernel")
+	fs.StringVar(&r.QEMU, "qemu", "", "run this QEMU `file`")
+	artefactFlags(fs, r)
+	threads := fs.String("threads", "", "emulate CPUs on a `single` thread or on multi, one for each (default: the target's choice)")
+	output := fs.String("o", "results", "write results.json and the guests' consoles to this `folder`")
+	format := fs.String("format", "ktap", "`form` of the report on standard output: ktap, json or junit")
+	rules := fs.String("rules", "", "look only at rules that match one of these comma-separated `patterns` of topic/statement, such as kick/*")
+	strict := fs.Bool("strict", false, "exit 1 where a listed deviation no longer shows")
+	cache := fs.String("cache", "", "keep artefacts in this `folder` (default $PVABI_CACHE, or pvabi in the user's cache folder)")
+	if err := parse(fs, args); err != nil {
+		return 0, err
+	}
+	if !slices.Contains([]string{"ktap", "json", "junit"}, *format) {
+		return 0, fmt.Errorf("unknown format %q; there are ktap, json and junit", *format)
+	}
+	switch r.Threads = qemu.Threads(*threads); r.Threads {
+	case "", qemu.OneThread, qemu.ThreadPerCPU:
+	default:
+		return 0, fmt.Errorf("unknown -threads %q; there are %s and %s", *threads, qemu.OneThread, qemu.ThreadPerCPU)
+	}
+	targets, err := vmtests.Find(fs.Args()...)
+	if err != nil {
+		return 0, err
+	}
+	if r.Only, err = patterns(*rules, targets); err != nil {
+		return 0, err
+	}
+	if (r.Kernel != "" || r.QEMU != "") && !oneArchitecture(targets) {
+		return 0, errors.New("-kernel and -qemu are for one architecture; name the targets to run")
+	}
+	r.Store = opened(cache, nil, os.Stderr)
+	r.Output = *output
+	if err := os.MkdirAll(r.Output, 0o755); err != nil {
+		return 0, fmt.Errorf("the folder for results: %w", err)
+	}
+
+	named := fs.NArg() > 0
+	out := &printer{w: stdout, stderr: stderr}
+	if *format == "ktap" {
+		out.ktap = conformance.NewKTAP(stdout, len(targets))
+	}
+	r.Events = out
+	report := &conformance.Report{Schema: conformance.Schema, Runs: []*conformance.Run{}}
+	for _, t := range targets {
+		if ctx.Err() != nil {
+			break
+		}
+		if err := t.Reachable(ctx); err != nil {
+			report.Runs = append(report.Runs, out.skip(t, err))
+			continue
+		}
+		report.Runs = append(report.Runs, r.Run(ctx, t))
+	}
+	if err := errors.Join(save(report, filepath.Join(r.Output, "results.json")), out.end(report, *format)); err != nil {
+		return 0, err
+	}
+	if ctx.Err() != nil {
+		return 0, fmt.Errorf("interrupted; what was finished is in %s", filepath.Join(r.Output, "results.json"))
+	}
+	return report.ExitStatus(named, *strict), nil
+}
+
+// patterns splits and checks the patterns of -rules: each must select something.
+func patterns(list string, targets []vmtests.Target) ([]string, error) {
+	if list == "" {
+		return nil, nil
+	}
+	all := strings.Split(list, ",")
+	for _, p := range all {
+		if _, err := path.Match(p, ""); err != nil {
+			return nil, fmt.Errorf("-rules %q: %w", p, err)
+		}
+		if !slices.ContainsFunc(targets, func(t vmtests.Target) bool {
+			return slices.ContainsFunc(t.Rules, func(r abi.Rule) bool { ok, _ := path.Match(p, r.Name()); return ok })
+		}) {
+			return nil, fmt.Errorf("-rules %q selects no rule of these targets; pvabi spec lists them", p)
+		}
+	}
+	return all, nil
+}
+
+// oneArchitecture tells whether all targets with a guest have guests of one
+// architecture, and there is one.
+func oneArchitecture(targets []vmtests.Target) bool {
+	seen := map[string]bool{}
+	for _, t := range targets {
+		if t.Guest != nil {
+			seen[t.Guest.GOARCH] = true
+		}
+	}
+	return len(seen) == 1
+}
+
+// save writes a report to a file, which appears whole or not at all.
+func save(r *conformance.Report, name string) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
+	if err != nil {
+		return fmt.Errorf("write the results: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("write the results: %w", errors.Join(err, os.Remove(f.Name())))
+		}
+	}()
+	err = errors.Join(r.WriteJSON(f), f.Chmod(0o644), f.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), name)
+}
+
+// printer prints a report as it comes.
+type printer struct {
+	w      io.Writer
+	stderr io.Writer
+	ktap   *conformance.KTAP // nil for the forms that are printed at the end
+}
+
+// Begin implements vmtests.Events.
+func (o *printer) Begin(t vmtests.Target, rules []abi.Rule) {
+	if o.ktap != nil {
+		o.ktap.Begin(t.Name, rules)
+		o.ktap.Comment("%s: %s", t.Implementer, t.Text)
+	}
+}
+
+// Say implements vmtests.Events.
+func (o *printer) Say(text string) {
+	if o.ktap != nil {
+		o.ktap.Comment("%s", text)
+	} else {
+		fmt.Fprintln(o.stderr, text)
+	}
+}
+
+// Result implements vmtests.Events.
+func (o *printer) Result(r conformance.Result) {
+	if o.ktap != nil {
+		o.ktap.Result(r)
+	}
+}
+
+// End implements vmtests.Events.
+func (o *printer) End(run *conformance.Run) {
+	if o.ktap == nil {
+		return
+	}
+	if run.Guest.Release != "" {
+		o.ktap.Comment("%s %s, guest %s, QEMU %s", run.Implementer.Name, run.Implementer.Version, run.Guest.Release, run.QEMU.Version)
+	}
+	if s := run.Seconds; s.Total > 0 {
+		o.ktap.Comment("boot %.1f s, modules %.1f s, checks %.1f s, all %.1f s", s.Boot, s.Modules, s.Checks, s.Total)
+	}
+	if len(run.Console) > 0 {
+		o.ktap.Comment("the console ends with:\n%s", strings.Join(run.Console, "\n"))
+	}
+	o.ktap.EndTarget(run)
+}
+
+// skip reports a target that cannot run on this machine.
+func (o *printer) skip(t vmtests.Target, why error) *conformance.Run {
+	run := &conformance.Run{
+		Target: t.Name, Platform: t.Platform, Implementer: conformance.Implementer{Name: t.Implementer},
+		Unreached: why.Error(), Results: []conformance.Result{},
+	}
+	if o.ktap != nil {
+		o.ktap.Skip(run)
+	}
+	return run
+}
+
+func (o *printer) end(r *conformance.Report, format string) error {
+	switch format {
+	case "json":
+		return r.WriteJSON(o.w)
+	case "junit":
+		return r.WriteJUnit(o.w)
+	}
+	return o.ktap.End()
+}

@@ -1,0 +1,333 @@
+package vmtests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"pvabi/abi"
+	"pvabi/conformance"
+	"pvabi/initramfs"
+	"pvabi/initramfs/agent"
+	"pvabi/internal/qemu"
+	"pvabi/internal/store"
+)
+
+// Runner runs targets. The zero value, with a Store, runs them as the project's
+// defaults have it.
+type Runner struct {
+	// Store has the artefacts. It is opened when the first target needs it.
+	Store func() (*store.Store, error)
+	// Kernel, Modules and QEMU are files and a folder of the user's that replace
+	// those of the store. A Kernel without Modules is booted without any.
+	Kernel, Modules, QEMU string
+	// KernelSuite, KernelVersion, QEMUSuite and QEMUVersion choose among what
+	// Debian has; empty for the store's defaults.
+	KernelSuite, KernelVersion string
+	QEMUSuite, QEMUVersion     string
+	// Threads replaces the targets' own choice.
+	Threads qemu.Threads
+	// Output is the folder that the guests' consoles are kept in.
+	Output string
+	// Only lists patterns, of path.Match, that select rules by topic/statement;
+	// none selects all.
+	Only []string
+	// Mutants are numbers of the platform's table to change, each in a further
+	// run of the checks in the same guest; see agent.Job.
+	Mutants []agent.Mutant
+	// Events, where set, is told of results and notes as they come.
+	Events Events
+}
+
+// Events is told how a run goes on.
+type Events interface {
+	// Begin starts a target, for which there will be a Result for each rule.
+	Begin(t Target, rules []abi.Rule)
+	// Say tells of something on the way that is no result.
+	Say(text string)
+	Result(r conformance.Result)
+	End(run *conformance.Run)
+}
+
+// Run runs a target. What goes wrong is in the Run.
+func (r *Runner) Run(ctx context.Context, t Target) *conformance.Run {
+	run := &conformance.Run{
+		Target: t.Name, Platform: t.Platform,
+		Implementer: conformance.Implementer{Name: t.Implementer},
+		Results:     []conformance.Result{},
+	}
+	o := &outcome{run: run, rules: r.selected(t.Rules), events: r.Events}
+	o.begin(t)
+	var err error
+	if t.Guest == nil {
+		err = r.local(ctx, t, o)
+	} else {
+		err = r.guest(ctx, t, o)
+	}
+	o.end(err)
+	return run
+}
+
+func (r *Runner) selected(rules []abi.Rule) []abi.Rule {
+	return slices.DeleteFunc(slices.Clone(rules), func(x abi.Rule) bool { return !agent.Selected(r.Only, x.Name()) })
+}
+
+// outcome fills in a run.
+type outcome struct {
+	run    *conformance.Run
+	rules  []abi.Rule
+	events Events
+	fatal  string
+}
+
+func (o *outcome) begin(t Target) {
+	if o.events != nil {
+		o.events.Begin(t, o.rules)
+	}
+}
+
+// say notes what a reader of the report should know.
+func (o *outcome) say(text string) {
+	o.run.Notes = append(o.run.Notes, text)
+	if o.events != nil {
+		o.events.Say(text)
+	}
+}
+
+func (o *outcome) result(r conformance.Result) {
+	if r.Mutant != "" {
+		o.run.Mutants = append(o.run.Mutants, r)
+		return
+	}
+	o.run.Results = append(o.run.Results, r)
+	if o.events != nil {
+		o.events.Result(r)
+	}
+}
+
+// event folds one event of an agent into the run.
+func (o *outcome) event(e conformance.Event) {
+	switch {
+	case e.Identity != nil:
+		o.run.Guest.Identity = *e.Identity
+	case e.Loaded != nil:
+		o.run.Guest.Modules = e.Loaded.Modules
+		o.run.Implementer.Version = e.Loaded.Implementer
+	case e.Result != nil:
+		o.result(*e.Result)
+	case e.Note != "":
+		o.say(e.Note)
+	case e.Unreached != "":
+		o.run.Unreached = e.Unreached
+	case e.Fatal != "":
+		o.fatal = e.Fatal
+	}
+}
+
+// end gives a verdict to each rule that has none: none may be passed over in silence.
+func (o *outcome) end(err error) {
+	switch {
+	case err != nil:
+		o.run.Error = err.Error()
+		var failed *qemu.Error
+		if errors.As(err, &failed) {
+			o.run.Error = failed.Err.Error()
+			o.run.Console = strings.Split(strings.TrimRight(failed.Console, "\n"), "\n")
+			if failed.Stderr != "" {
+				o.run.Error += ": " + failed.Stderr
+			}
+		}
+	case o.fatal != "":
+		o.run.Error = "the agent failed: " + o.fatal
+	}
+	verdict, reason := conformance.Error, "not looked at: "+o.run.Error
+	switch {
+	case o.run.Error == "" && o.run.Unreached != "":
+		verdict, reason = conformance.Unreached, o.run.Unreached
+	case o.run.Error == "":
+		reason = "the agent finished without a result for the rule"
+	}
+	for _, rule := range o.rules {
+		if !slices.ContainsFunc(o.run.Results, func(r conformance.Result) bool { return r.Rule == rule.ID }) {
+			o.result(conformance.Result{Rule: rule.ID, Side: rule.Side, Verdict: verdict, Reason: reason})
+		}
+	}
+	if o.events != nil {
+		o.events.End(o.run)
+	}
+}
+
+// local runs a target without a guest.
+func (r *Runner) local(ctx context.Context, t Target, o *outcome) error {
+	start := time.Now()
+	s, err := t.suite(ctx)
+	if errors.Is(err, conformance.ErrNoKVM) {
+		o.run.Unreached = err.Error()
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.Only = func(rule string) bool { return agent.Selected(r.Only, rule) }
+	o.run.Implementer = s.Implementer
+	err = s.Run(ctx, o.result)
+	o.run.Seconds.Checks = time.Since(start).Seconds()
+	o.run.Seconds.Total = o.run.Seconds.Checks
+	return err
+}
+
+// guest boots a target's guest.
+func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
+	g := t.Guest
+	board, err := qemu.BoardOf(g.GOARCH)
+	if err != nil {
+		return err
+	}
+	if g.Memory != 0 {
+		board.Memory = g.Memory
+	}
+	kernel, err := r.kernel(ctx, g, o)
+	if err != nil {
+		return err
+	}
+	emulator, err := r.emulator(ctx, g, o)
+	if err != nil {
+		return err
+	}
+	if f := emulator.Firmware; f != nil {
+		board.Firmware = f.Path
+		o.run.Guest.Other = append(o.run.Guest.Other, conformance.Artefact{Path: f.Path, SHA256: f.SHA256})
+	}
+	temp, err := os.MkdirTemp("", "pvabi-*")
+	if err != nil {
+		return fmt.Errorf("a folder for the initramfs: %w", err)
+	}
+	defer os.RemoveAll(temp)
+	image, err := r.image(ctx, g, kernel, temp)
+	if err != nil {
+		return err
+	}
+	o.run.Guest.Kernel = kernel.artefact
+	o.run.Guest.Image = conformance.Artefact{Version: "built for this run", SHA256: image.SHA256, Size: image.Size}
+	o.run.QEMU.Artefact = program(emulator)
+	if err := os.MkdirAll(r.Output, 0o755); err != nil {
+		return fmt.Errorf("the folder for results: %w", err)
+	}
+	threads := g.Threads
+	if r.Threads != "" {
+		threads = r.Threads
+	}
+	job := agent.Job{Target: t.Name, Modules: image.Names(), Needs: g.Needs, Only: r.Only, Mutants: r.Mutants}
+	report, err := qemu.Run(ctx, qemu.Config{
+		QEMU: emulator.Command, Env: emulator.Env, Board: board,
+		CPUs: g.CPUs, Threads: threads,
+		Kernel: kernel.artefact.Path, Initramfs: image.Path, Release: kernel.release,
+		Append:  append(job.Words(), g.Append...),
+		Console: filepath.Join(r.Output, t.Name+".console"),
+	}, o.event)
+	o.run.QEMU.Command = report.Command
+	o.run.PeakRSS = report.PeakRSS
+	for _, n := range report.Notes {
+		o.say(n)
+	}
+	o.run.Seconds = conformance.Seconds{
+		Boot: report.ToIdentity, Modules: max(report.ToLoaded-report.ToIdentity, 0),
+		Checks: max(report.ToResult-report.ToLoaded, 0), Total: report.Total,
+	}
+	return err
+}
+
+// bootable is a kernel that was looked into.
+type bootable struct {
+	artefact conformance.Artefact
+	release  string // uname -r, empty if not known
+	modules  string // the folder of its modules, empty for none
+}
+
+func (r *Runner) kernel(ctx context.Context, g *Guest, o *outcome) (bootable, error) {
+	if r.Kernel != "" {
+		info, err := initramfs.CheckKernel(r.Kernel, g.GOARCH)
+		if err != nil {
+			return bootable{}, err
+		}
+		sum, err := store.SHA256(r.Kernel)
+		if err != nil {
+			return bootable{}, err
+		}
+		return bootable{conformance.Artefact{Path: r.Kernel, Version: info.Release, SHA256: sum}, info.Release, r.Modules}, nil
+	}
+	s, err := r.Store()
+	if err != nil {
+		return bootable{}, err
+	}
+	k, err := s.Kernel(ctx, store.KernelSpec{GOARCH: g.GOARCH, Suite: r.KernelSuite, Version: r.KernelVersion})
+	if err != nil {
+		return bootable{}, fmt.Errorf("a kernel: %w", err)
+	}
+	b := bootable{conformance.Artefact{Path: k.Image, Version: k.Release + " (" + k.Version + ")", SHA256: k.SHA256}, k.Release, k.Modules}
+	if r.Modules != "" {
+		b.modules = r.Modules
+	}
+	return b, nil
+}
+
+// emulator returns the QEMU to use: the user's, the store's, or, where the store has
+// none and cannot get any, the installed one.
+func (r *Runner) emulator(ctx context.Context, g *Guest, o *outcome) (*store.QEMU, error) {
+	if r.QEMU != "" {
+		return store.QEMUFile(ctx, g.GOARCH, r.QEMU)
+	}
+	s, err := r.Store()
+	if err != nil {
+		return nil, err
+	}
+	q, err := s.QEMU(ctx, store.QEMUSpec{GOARCH: g.GOARCH, Suite: r.QEMUSuite, Version: r.QEMUVersion})
+	if err == nil || ctx.Err() != nil || r.QEMUSuite != "" || r.QEMUVersion != "" {
+		return q, err
+	}
+	installed, other := store.InstalledQEMU(ctx, g.GOARCH)
+	if other != nil {
+		return nil, fmt.Errorf("no QEMU: %w; and none is installed: %w", err, other)
+	}
+	o.say(fmt.Sprintf("using the installed QEMU %s, because the store has none: %v", installed.Version, err))
+	return installed, nil
+}
+
+func (r *Runner) image(ctx context.Context, g *Guest, k bootable, temp string) (*initramfs.Image, error) {
+	init, err := initramfs.BuildAgent(ctx, temp, g.GOARCH)
+	if err != nil {
+		return nil, err
+	}
+	c := initramfs.Config{Agent: init, GOARCH: g.GOARCH, Release: k.release, Path: filepath.Join(temp, "initramfs.cpio")}
+	if k.modules != "" {
+		c.Modules, c.Load = k.modules, g.Modules
+	}
+	return initramfs.Build(c)
+}
+
+// Fetch gets what a target boots from into the store, and lists it.
+func (r *Runner) Fetch(ctx context.Context, t Target) ([]conformance.Artefact, error) {
+	if t.Guest == nil {
+		return nil, nil
+	}
+	o := &outcome{run: new(conformance.Run), events: r.Events}
+	k, err := r.kernel(ctx, t.Guest, o)
+	if err != nil {
+		return nil, err
+	}
+	q, err := r.emulator(ctx, t.Guest, o)
+	if err != nil {
+		return nil, err
+	}
+	return []conformance.Artefact{k.artefact, program(q)}, nil
+}
+
+// program is a QEMU as an artefact.
+func program(q *store.QEMU) conformance.Artefact {
+	return conformance.Artefact{Path: q.Program, Version: q.Version, SHA256: q.SHA256}
+}

@@ -1,0 +1,116 @@
+// Package vmtests says where the checks run: the targets, and how each of them boots.
+//
+// A [Target] is a concrete system under test. Most are guests: [Runner.Run] takes
+// kernel, modules and QEMU out of the artefact store, or from the user, makes an
+// initramfs with the agent, boots it, and folds the agent's events into a
+// [conformance.Run]. A target without a guest is looked at by this process itself.
+//
+// `go test ./vmtests` runs every target that can run here, with a subtest for each
+// rule.
+package vmtests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+
+	"pvabi/abi"
+	"pvabi/conformance"
+	"pvabi/conformance/user"
+	"pvabi/internal/qemu"
+)
+
+// Target is a concrete system under test.
+type Target struct {
+	Name     string
+	Platform string
+	// Implementer is the name of whose hypervisor code answers.
+	Implementer string
+	// Text says what is looked at, by which means.
+	Text string
+	// Rules are what a run has a result for, in the order of the results.
+	Rules []abi.Rule
+
+	// Guest is how the target boots; nil where nothing boots.
+	Guest *Guest
+	// suite makes the suite of a target that is looked at by this process.
+	suite func(context.Context) (*conformance.Suite, error)
+}
+
+// Guest is how a target boots.
+type Guest struct {
+	GOARCH string
+	CPUs   int
+	// Threads of QEMU that the CPUs run on.
+	Threads qemu.Threads
+	// Memory is in MiB; 0 leaves it to the board.
+	Memory int
+	// Modules are loaded by the agent; a kernel may have them built in. Needs are
+	// files that must exist then.
+	Modules, Needs []string
+	// Append is added to the kernel's command line.
+	Append []string
+}
+
+// Targets are all targets, in the order in which they are run.
+func Targets() []Target {
+	return []Target{
+		{
+			Name: "x86-kvm", Platform: "x86-kvm", Implementer: "Linux KVM",
+			Text:  "the KVM of a Linux guest under QEMU TCG, which emulates AMD's SVM, asked by virtual CPUs of our own",
+			Rules: conformance.X86KVMRules(),
+			Guest: &Guest{
+				GOARCH: "amd64", CPUs: 2,
+				// Linux patches its code when KVM comes to life, which QEMU's
+				// threads do not always see in the right order: with one thread
+				// per CPU a guest dies in one of some ten boots.
+				Threads: qemu.OneThread,
+				Modules: []string{"kvm_amd"}, Needs: []string{"/dev/kvm"},
+			},
+		},
+		{
+			Name: "x86-kvm-below", Platform: "x86-kvm", Implementer: "Linux KVM",
+			Text:  "the KVM that this very machine is a guest of, asked by an ordinary process",
+			Rules: conformance.X86KVMBelowRules(),
+			suite: func(ctx context.Context) (*conformance.Suite, error) { return conformance.X86KVMBelow(ctx, user.Open) },
+		},
+	}
+}
+
+// Find returns the targets with these names, in the order of Targets; all for none.
+func Find(names ...string) ([]Target, error) {
+	all := Targets()
+	if len(names) == 0 {
+		return all, nil
+	}
+	var known []string
+	for _, t := range all {
+		known = append(known, t.Name)
+	}
+	for _, n := range names {
+		if !slices.Contains(known, n) {
+			return nil, fmt.Errorf("unknown target %q; there are %s", n, strings.Join(known, ", "))
+		}
+	}
+	return slices.DeleteFunc(all, func(t Target) bool { return !slices.Contains(names, t.Name) }), nil
+}
+
+// Reachable returns nil if the target can run on this machine, and otherwise why it
+// cannot. It looks at this machine only, not at the network.
+func (t Target) Reachable(ctx context.Context) error {
+	if t.Guest == nil {
+		_, err := t.suite(ctx)
+		return err
+	}
+	if runtime.GOOS != "linux" {
+		return fmt.Errorf("guests are booted on Linux only, and this is %s", runtime.GOOS)
+	}
+	if _, err := exec.LookPath("go"); err != nil {
+		return errors.New("no go command on PATH, which compiles the guest's agent; install Go")
+	}
+	return nil
+}
