@@ -1,0 +1,115 @@
+package kvm
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Exit is why a CPU left its guest.
+type Exit struct {
+	// Err is an error of KVM_RUN itself; nothing else is set then.
+	Err error
+	// Stopped is true if Stop ended the run.
+	Stopped bool
+	Reason  Reason
+	// Of an ExitIO that writes: the port and what was written, 1, 2 or 4 bytes, least
+	// significant first.
+	Port uint16
+	Data uint32
+	// Of an ExitHypercall.
+	Number uint64
+	// Detail has in words what else there is to a reason.
+	Detail string
+}
+
+// Reason is KVM_EXIT_* of include/uapi/linux/kvm.h.
+type Reason uint32
+
+// The reasons that matter here.
+const (
+	ExitUnknown       Reason = 0
+	ExitIO            Reason = 2
+	ExitHypercall     Reason = 3
+	ExitDebug         Reason = 4
+	ExitHLT           Reason = 5
+	ExitMMIO          Reason = 6
+	ExitShutdown      Reason = 8
+	ExitFailEntry     Reason = 9
+	ExitInternalError Reason = 17
+	ExitSystemEvent   Reason = 24
+)
+
+var reasons = map[Reason]string{
+	ExitUnknown:       "a reason of the processor that KVM does not know",
+	ExitIO:            "access to an I/O port",
+	ExitHypercall:     "a call for the monitor",
+	ExitDebug:         "a debug event",
+	ExitHLT:           "HLT, with no interrupt controller in KVM that could end it",
+	ExitMMIO:          "access to memory that is not there",
+	ExitShutdown:      "shutdown (triple fault)",
+	ExitFailEntry:     "the processor refuses to enter the guest",
+	ExitInternalError: "KVM cannot go on (internal error)",
+	ExitSystemEvent:   "a system event",
+}
+
+// String says in words why.
+func (e Exit) String() string {
+	switch {
+	case e.Err != nil:
+		return e.Err.Error()
+	case e.Stopped:
+		return "stopped"
+	}
+	text, ok := reasons[e.Reason]
+	if !ok {
+		text = fmt.Sprintf("KVM's exit reason %d", e.Reason)
+	}
+	if e.Detail != "" {
+		text += ": " + e.Detail
+	}
+	return text
+}
+
+// Offsets in struct kvm_run.
+const (
+	runReason = 8
+	runUnion  = 32
+)
+
+// decodeExit reads what KVM_RUN left in struct kvm_run, which KVM mapped.
+func decodeExit(run []byte) Exit {
+	u16, u32, u64 := binary.LittleEndian.Uint16, binary.LittleEndian.Uint32, binary.LittleEndian.Uint64
+	e := Exit{Reason: Reason(u32(run[runReason:]))}
+	u := run[runUnion:]
+	switch e.Reason {
+	case ExitIO:
+		const out = 1
+		direction, size, offset := u[0], uint64(u[1]), u64(u[8:])
+		e.Port = u16(u[2:])
+		if direction == out && offset < uint64(len(run)) && size <= 4 {
+			var data [4]byte
+			copy(data[:size], run[offset:])
+			e.Data = u32(data[:])
+			e.Detail = fmt.Sprintf("%#x written to port %#x", e.Data, e.Port)
+		} else {
+			e.Detail = fmt.Sprintf("%d bytes at port %#x, direction %d", size, e.Port, direction)
+		}
+	case ExitHypercall:
+		e.Number = u64(u)
+		e.Detail = fmt.Sprintf("number %d with %#x, %#x, %#x", e.Number, u64(u[8:]), u64(u[16:]), u64(u[24:]))
+	case ExitMMIO:
+		e.Detail = fmt.Sprintf("%d bytes at %#x, write %t", u32(u[16:]), u64(u), u[20] != 0)
+	case ExitUnknown, ExitFailEntry:
+		e.Detail = fmt.Sprintf("%#x", u64(u))
+	case ExitInternalError:
+		sub, n := u32(u), min(u32(u[4:]), 16)
+		e.Detail = map[uint32]string{1: "an instruction that it cannot emulate", 3: "an event while delivering an event", 4: "an exit that it did not expect"}[sub]
+		e.Detail += fmt.Sprintf(" (suberror %d)", sub)
+		for i := range n {
+			e.Detail += fmt.Sprintf(" %#x", u64(u[8+8*i:]))
+		}
+	case ExitSystemEvent:
+		e.Detail = fmt.Sprintf("type %d", u32(u))
+	}
+	return e
+}
