@@ -226,7 +226,7 @@ func (s *Store) choose(ctx context.Context, q question, ar *archive) (*answer, [
 	var gone error
 	for _, a := range candidates {
 		if gone != nil {
-			s.say("%v; trying %s", gone, a.Version)
+			s.say("%s: %v; trying %s", q.what, gone, a.Version)
 		}
 		if gone = s.fill(ctx, ar, a.Parts); errors.Is(gone, errGone) {
 			continue

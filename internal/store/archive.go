@@ -261,7 +261,7 @@ func (a *archive) download(ctx context.Context, parts []part, dir string) error 
 			return fmt.Errorf("fetching %s: %w", p.Package, err)
 		}
 		if sum != p.SHA256 {
-			return fmt.Errorf("fetching %s: the package file has SHA-256 %s, the index said %s: %w", p.Package, sum, p.SHA256, errGone)
+			return fmt.Errorf("fetching %s: %w: SHA-256 is %s, want %s", p.Package, errGone, sum, p.SHA256)
 		}
 	}
 	return nil

@@ -245,7 +245,7 @@ func TestInstalledQEMU(t *testing.T) {
 	assert.Equal(t, "7.2.22", q.Version)
 	sum, err := SHA256(q.Command[0])
 	require.NoError(t, err)
-	assert.Equal(t, &QEMU{GOARCH: "s390x", Version: "7.2.22", Command: q.Command[:1], SHA256: sum}, q)
+	assert.Equal(t, &QEMU{GOARCH: "s390x", Version: "7.2.22", Command: q.Command[:1], Program: q.Command[0], SHA256: sum}, q)
 }
 
 func TestQEMUFile(t *testing.T) {

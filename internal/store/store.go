@@ -157,5 +157,5 @@ func checkWords(fields ...string) error {
 }
 
 // errGone is part of the error when the archive's index names a file that the
-// archive no longer has.
-var errGone = errors.New("the archive lists it but no longer has it")
+// archive no longer has, or not with that content.
+var errGone = errors.New("the archive does not have it as listed")

@@ -121,7 +121,7 @@ func TestGone(t *testing.T) {
 	k, err := s.Kernel(t.Context(), KernelSpec{GOARCH: "amd64"})
 	require.NoError(t, err)
 	assert.Equal(t, "6.12.107-1", k.Version)
-	assert.Contains(t, said.said(), "the archive lists it but no longer has it")
+	assert.Contains(t, said.said(), "the archive does not have it as listed")
 	assert.Contains(t, said.said(), "trying 6.12.107-1")
 
 	// None left: an error that says so, and a store that still has the other.
