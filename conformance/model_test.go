@@ -2,6 +2,11 @@ package conformance_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -14,32 +19,198 @@ import (
 	"pvabi/internal/model"
 )
 
-type opener func(microvm.Config) (microvm.Machine, error)
+// The suite of x86-kvm against the project's own model of a host: it must pass on hosts that
+// keep the ABI, whatever the order of events, and must notice each host that breaks it.
 
-// judge runs the suite of x86-kvm against a model of it.
-func judge(t *testing.T, open opener) (out []conformance.Result) {
+// looks is the suites' budget of looks. A pause between two looks costs nothing here, as
+// time in a bubble of synctest is not real.
+const looks = 300
+
+// judge runs the suite against machines that open makes and hands its results to emit,
+// until emit returns false. change, where it is not nil, changes the table of the suite.
+func judge(t *testing.T, open model.Opener, seed uint64, change func(*abi.Platform), emit func(conformance.Result) bool) {
 	t.Helper()
+	enough := errors.New("enough")
 	synctest.Test(t, func(t *testing.T) {
-		s, err := conformance.X86KVM(t.Context(), "7.2.12", open)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		s, err := conformance.X86KVM(ctx, "7.2.12", func(c microvm.Config) (microvm.Machine, error) { return open(seed, c) })
 		require.NoError(t, err)
-		s.Looks = 2000
-		require.NoError(t, s.Run(context.Background(), func(r conformance.Result) { out = append(out, r) }))
+		s.Looks = looks
+		if change != nil {
+			s.ABI = s.ABI.Clone()
+			change(s.ABI)
+		}
+		err = s.Run(ctx, func(r conformance.Result) {
+			if !emit(r) {
+				cancel(enough)
+			}
+		})
+		if !errors.Is(err, enough) {
+			require.NoError(t, err)
+		}
 	})
-	return out
+}
+
+func name(r conformance.Result) string { return strings.TrimPrefix(r.Rule, "x86-kvm/") }
+
+func describe(r conformance.Result) string {
+	return fmt.Sprintf("%s: want %q, got %q; %s", name(r), r.Expected, r.Observed, r.Reason)
 }
 
 func TestModelConforms(t *testing.T) {
-	clean, err := model.Clean("x86-kvm")
-	require.NoError(t, err)
-	for seed := range uint64(200) {
-		open := func(c microvm.Config) (microvm.Machine, error) { return clean(seed, c) }
-		rules := map[string]bool{}
-		for _, r := range judge(t, open) {
-			rules[r.Rule] = true
-			assert.Equal(t, conformance.Pass, r.Verdict, "%d %s: want %s, got %s (%s)", seed, r.Rule, r.Expected, r.Observed, r.Reason)
-		}
-		for _, r := range abi.X86KVM().Rules {
-			assert.True(t, rules[r.ID], "rule %s is not looked at", r.ID)
-		}
+	for _, host := range model.Hosts("x86-kvm") {
+		t.Run(host.Name, func(t *testing.T) {
+			for seed := range uint64(10) {
+				looked := map[string]bool{}
+				judge(t, host.Open, seed, nil, func(r conformance.Result) bool {
+					want := conformance.Pass
+					if slices.Contains(host.Absent, name(r)) {
+						want = conformance.Absent
+					}
+					assert.Equal(t, want, r.Verdict, "seed %d: %s", seed, describe(r))
+					looked[name(r)] = true
+					return true
+				})
+				for _, r := range abi.X86KVM().Rules {
+					assert.True(t, looked[r.Name()], "no check for %s", r.ID)
+				}
+			}
+		})
 	}
+}
+
+// unnoticed are the mutants whose breaking of their rules no check sees, with what the check
+// would have to do.
+var unnoticed = map[string]string{
+	"gate-wrong-feature":      "x86Gates offers all features or none; offering all but one would tell which gates a call",
+	"clobbers-ymm":            "x86Convention looks at 128 bits of the vector registers",
+	"kick-id-16-bits":         "kickAbsent has no absent id whose low bits are those of a sleeper",
+	"kick-id-4-bits":          "kickAbsent has no absent id whose low bits are those of a sleeper",
+	"msr-shared":              "stealRegister uses one CPU; two with a record each would tell their registers apart",
+	"steal-overwritten":       "stealGrows begins with steal at 0; another value would tell adding from writing",
+	"preempted-after-disable": "stealOff takes the CPU out by exits only, never off its CPU of the host",
+}
+
+func TestModelMutants(t *testing.T) {
+	mutants := model.Mutants("x86-kvm")
+	assert.GreaterOrEqual(t, len(mutants), 30)
+	missing := map[string]bool{}
+	for n := range unnoticed {
+		missing[n] = true
+	}
+	for _, m := range mutants {
+		t.Run(m.Name, func(t *testing.T) {
+			require.NotEmpty(t, m.Rules)
+			for _, rule := range slices.Concat(m.Rules, m.Controls) {
+				require.True(t, abi.X86KVM().HasRule(rule), "no rule %s", rule)
+			}
+			why := unnoticed[m.Name]
+			delete(missing, m.Name)
+			judge(t, m.Open, 1, nil, func(r conformance.Result) bool {
+				want := []conformance.Verdict{conformance.Pass}
+				switch {
+				case why != "":
+				case slices.Contains(m.Rules, name(r)):
+					want = []conformance.Verdict{conformance.Fail}
+				case slices.Contains(m.Controls, name(r)):
+					want = []conformance.Verdict{conformance.Error, conformance.Unreached}
+				}
+				assert.Contains(t, want, r.Verdict, "%s %s; listed as unnoticed: %q", m.Text, describe(r), why)
+				return true
+			})
+		})
+	}
+	assert.Empty(t, missing, "mutants that are listed as unnoticed and do not exist")
+}
+
+// free are the numbers that no rule depends on, as patterns of package path, and why.
+var free = []struct{ pattern, why string }{
+	{"discovery/hypervisor-*/number", "no rule about what a guest looks at before the scan"},
+	{"discovery/last-leaf/number", "no machine has its signature there"},
+	{"discovery/*-register/number", "no rule about the range of registers"},
+	{"conventions/protected mode/*", "no machine runs in another mode than 64-bit"},
+	{"conventions/protected mode/instructions/*/length", "no machine runs in another mode than 64-bit"},
+	{"conventions/user/*", "the checks go by the convention for long mode, at each privilege level"},
+	{"conventions/user/instructions/*/length", "the checks go by the convention for long mode, at each privilege level"},
+	{"calls/MMU_OP/number", "a number without a call is like any other"},
+	{"calls/FEATURES/number", "a number without a call is like any other"},
+	{"calls/PPC_MAP_MAGIC_PAGE/number", "a number without a call is like any other"},
+	{"calls/MIPS_*/number", "a number without a call is like any other"},
+	{"calls/MAP_GPA_RANGE/number", "without the exit the call is refused like a number without one"},
+	{"calls/MAP_GPA_RANGE/outcomes/*/result", "the outcomes have an error instead, or there is no rule"},
+	{"calls/*/outcomes/hidden and enforced/result", "the outcome has an error instead"},
+	{"calls/CLOCK_PAIRING/outcomes/* *clock/result", "the outcomes have an error instead"},
+	{"calls/CLOCK_PAIRING/outcomes/address not writable/result", "the outcome has an error instead"},
+	{"calls/CLOCK_PAIRING/outcomes/32-bit host/result", "the outcome has an error instead"},
+	{"calls/SEND_IPI/outcomes/[^e]*/result", "no rule about an IPI that is sent"},
+	{"errors/E2BIG/result", "no call of x86 gives it"},
+	{"errors/EFAULT/result", "no rule about it"},
+	{"errors/EINVAL/result", "no rule about it"},
+	{"features/MMU_OP/bit", "no rule about the feature"},
+	{"features/MSI_EXT_DEST_ID/bit", "no rule about the feature"},
+	{"features/HC_MAP_GPA_RANGE/bit", "no rule about the feature"},
+	{"features/MIGRATION_CONTROL/bit", "no rule about the feature"},
+	{"features/REALTIME/bit", "no rule about the hint but that the kernel gives none"},
+	{"registers/[^S]*/*", "no rule about registers but STEAL_TIME"},
+	{"registers/SY*/*", "no rule about registers but STEAL_TIME"},
+	{"registers/[^S]*/bits/*/bit", "no rule about registers but STEAL_TIME"},
+	{"layouts/kvm_steal_time/size", "the checks look at the fields, not behind them"},
+	{"layouts/kvm_steal_time/fields/steal/offset", "the check sees steal grow, not by how much"},
+	{"layouts/kvm_steal_time/fields/u8_pad/size", "what follows is padding, too"},
+	{"layouts/kvm_steal_time/bits/*/bit", "the rule about preempted has the whole value"},
+	{"layouts/pv*/*", "no rule about areas but steal time"},
+	{"layouts/kvm_[^s]*/*", "no rule about areas but steal time"},
+	{"layouts/pv*/*/*/*", "no rule about areas but steal time"},
+	{"layouts/kvm_[^s]*/*/*/*", "no rule about areas but steal time"},
+}
+
+// TestModelNumbers holds the model against tables with one number changed.
+func TestModelNumbers(t *testing.T) {
+	set := func(t *testing.T, p *abi.Platform, n abi.Number, by int64) {
+		require.NoError(t, p.Set(n.Path, n.Value+by))
+	}
+	var unused []abi.Number
+	used := map[string]bool{}
+	for _, n := range abi.X86KVM().Numbers() {
+		isFree := false
+		for _, f := range free {
+			ok, err := path.Match(f.pattern, n.Path)
+			require.NoError(t, err)
+			if ok {
+				isFree, used[f.pattern] = true, true
+			}
+		}
+		if isFree {
+			unused = append(unused, n)
+			continue
+		}
+		t.Run(n.Path, func(t *testing.T) {
+			noticed := false
+			for _, host := range model.Hosts("x86-kvm") {
+				for _, by := range []int64{1, -1} {
+					if noticed {
+						return
+					}
+					absent := host.Absent
+					judge(t, host.Open, 1, func(p *abi.Platform) { set(t, p, n, by) }, func(r conformance.Result) bool {
+						noticed = noticed || r.Verdict != conformance.Pass && !slices.Contains(absent, name(r))
+						return !noticed
+					})
+				}
+			}
+			assert.True(t, noticed, "no rule notices that %s is not %d", n.Path, n.Value)
+		})
+	}
+	for _, f := range free {
+		assert.True(t, used[f.pattern], "no number matches %q", f.pattern)
+	}
+	judge(t, model.Hosts("x86-kvm")[0].Open, 1, func(p *abi.Platform) {
+		for _, n := range unused {
+			set(t, p, n, 1)
+		}
+	}, func(r conformance.Result) bool {
+		assert.Equal(t, conformance.Pass, r.Verdict, "depends on a number that is listed as free: %s", describe(r))
+		return true
+	})
 }
