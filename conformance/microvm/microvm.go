@@ -49,7 +49,7 @@ type Config struct {
 	// Features replaces the word of paravirtual features; nil leaves it as KVM
 	// offers it.
 	Features *uint32
-	// Hints is the word of hints to the guest.
+	// Hints are added to the word of hints, which KVM leaves to the carrier.
 	Hints uint32
 	// Enforce has KVM refuse what Features does not offer.
 	Enforce bool

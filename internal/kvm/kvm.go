@@ -50,7 +50,7 @@ type Identity struct {
 	ID uint32
 	// Features replaces the word of paravirtual features, nil leaves it.
 	Features *uint32
-	// Hints is the word of hints.
+	// Hints are added to those that the host offers.
 	Hints uint32
 	// Base is where KVM's leaves are, FirstLeaf or some LeafSteps above. All before it
 	// get a foreign signature.
@@ -83,13 +83,13 @@ func CPUID(supported []Entry, id Identity) ([]Entry, error) {
 		case f >= FirstLeaf && f < FirstLeaf+kvmLeaves:
 			e.Function = f - FirstLeaf + id.Base
 			if f == FirstLeaf {
-				e.EAX = id.Base + kvmLeaves - 1
+				e.EAX += id.Base - FirstLeaf
 				break
 			}
 			if id.Features != nil {
 				e.EAX = *id.Features
 			}
-			e.EDX = id.Hints
+			e.EDX |= id.Hints
 		case f >= FirstLeaf && f < lastLeaf:
 			continue
 		}
