@@ -24,6 +24,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"path"
 	"runtime/debug"
@@ -267,18 +268,19 @@ func fit(e conformance.Event) []conformance.Event {
 		r := *e.Result
 		what = "the result of " + r.Rule
 		keys := make([]string, 0, len(r.Evidence))
-		evidence := make(map[string]any, len(r.Evidence))
+		sizes := make(map[string]int, len(r.Evidence))
 		for k, v := range r.Evidence {
-			keys, evidence[k] = append(keys, k), v
+			keys = append(keys, k)
+			sizes[k] = jsonSize(v)
 		}
-		slices.SortFunc(keys, func(a, b string) int { return jsonSize(evidence[b]) - jsonSize(evidence[a]) })
+		slices.SortFunc(keys, func(a, b string) int { return sizes[b] - sizes[a] })
+		evidence := maps.Clone(r.Evidence)
+		for over := size - MaxEvent; over > 0 && len(keys) > 0; keys = keys[1:] {
+			left := fmt.Sprintf("left out: %d bytes", sizes[keys[0]])
+			evidence[keys[0]] = left
+			over -= sizes[keys[0]] - jsonSize(left)
+		}
 		r.Evidence, e.Result = evidence, &r
-		for _, k := range keys {
-			if jsonSize(e) <= MaxEvent {
-				break
-			}
-			evidence[k] = fmt.Sprintf("left out: %d bytes", jsonSize(evidence[k]))
-		}
 		if jsonSize(e) > MaxEvent {
 			r.Evidence = nil
 		}
