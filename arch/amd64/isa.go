@@ -14,7 +14,8 @@
 //   - Guest is where a bare CPU starts, with RDI and RSI as for Run, RSP at the top
 //     of a stack of 4 KiB and GS based at the frame, whose own address is at
 //     arch.FrameSelf. It calls Run and leaves each time by a write of the Status,
-//     one byte, to [Port]; when it is let in again, it goes on after the Exit.
+//     one byte, to address [Door]; when it is let in again, it goes on after the
+//     Exit.
 //   - Vectors are the 256 interrupt gates of such a CPU, VectorStride bytes apart,
 //     for both privilege levels. All go through gates that turn interrupts off.
 //
@@ -70,8 +71,11 @@ const (
 
 // What a bare CPU runs with.
 const (
-	// Port is the I/O port by which Guest leaves.
-	Port = 0xf4
+	// Door is the address at which Guest leaves: mapped, but with no memory behind. An
+	// I/O port will not do for both privilege levels: QEMU 11.1 ignores the map of
+	// ports in a task state that is marked busy, as that of a running CPU must be
+	// (target/i386/tcg/system/seg_helper.c, helper_check_io).
+	Door = 0x3ff00000
 	// VectorStride is the distance between two interrupt gates, in bytes.
 	VectorStride = 16
 	// NMI is the vector that non-maskable interrupts are counted under.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -101,7 +102,7 @@ func open(c Config) (*machine, error) {
 	}
 	m.areas = arch.NewMemory(m.vm.Memory[areasAt:], uint64(areasAt))
 	copy(m.vm.Memory[codeAt:cpusAt], code.Bytes)
-	long := kvm.Long{Gates: codeAt + uint64(code.Vectors), Stride: amd64.VectorStride, Port: amd64.Port}
+	long := kvm.Long{Gates: codeAt + uint64(code.Vectors), Stride: amd64.VectorStride}
 	for i := range c.cpus() {
 		long.Stacks = append(long.Stacks, cpuAt(i)+stack0Top)
 	}
@@ -111,7 +112,41 @@ func open(c Config) (*machine, error) {
 			return nil, errors.Join(err, m.vm.Close())
 		}
 	}
+	if err := m.touch(); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
 	return m, nil
+}
+
+// touchBudget is for a KVM on which a CPU never gets to its program's end.
+const touchBudget = 30 * time.Second
+
+// touch has each CPU use the memory that it needs to take an exception, so that KVM has
+// mapped it before the first one. Where KVM runs on SVM as QEMU 11.1 emulates it, the next
+// access to memory that is not there, which is how a program leaves, would otherwise look to
+// KVM as if an exception were still being delivered, and it would give up (suberror 3).
+func (m *machine) touch() error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), touchBudget,
+		fmt.Errorf("a program of loads and stores has no end after %v: this KVM does not run such code", touchBudget))
+	defer cancel()
+	for i := range m.cpus {
+		var p arch.Program
+		for page := uint64(0); page < codeAt+uint64(len(m.code.Bytes)); page += pageSize {
+			p = append(p, arch.Op{Kind: arch.Load, Arg: [6]uint64{page, 8}})
+		}
+		p = append(p, arch.Op{Kind: arch.Store, Arg: [6]uint64{cpuAt(i) + stack0Top - 8, 0, 8}})
+		if err := m.Start(i, p); err != nil {
+			return err
+		}
+		stop, err := m.Wait(ctx, i)
+		if err != nil {
+			return err
+		}
+		if !stop.Ended {
+			return fmt.Errorf("the first program of CPU %d: %s", i, stop.Reason)
+		}
+	}
+	return m.Reset()
 }
 
 func cpuAt(i int) uint64 { return cpusAt + uint64(i)*cpuSize }
@@ -241,7 +276,7 @@ func (m *machine) Wait(ctx context.Context, cpu int) (arch.Stop, error) {
 // left notes how a CPU left its program.
 func (c *cpu) left(e kvm.Exit) (arch.Stop, error) {
 	c.state, c.stop = broken, arch.Stop{Reason: e.String()}
-	if e.Err != nil || e.Reason != kvm.ExitIO || e.Port != amd64.Port || e.Stopped {
+	if e.Err != nil || e.Stopped || e.Reason != kvm.ExitMMIO || e.Address != amd64.Door {
 		return c.stop, e.Err
 	}
 	switch status := amd64.Status(e.Data); status {

@@ -12,10 +12,11 @@ type Exit struct {
 	// Stopped is true if Stop ended the run.
 	Stopped bool
 	Reason  Reason
-	// Of an ExitIO that writes: the port and what was written, 1, 2 or 4 bytes, least
-	// significant first.
-	Port uint16
-	Data uint32
+	// Of an ExitIO or ExitMMIO that writes: port or address, and what was written, least
+	// significant byte first.
+	Port    uint16
+	Address uint64
+	Data    uint64
 	// Of an ExitHypercall.
 	Number uint64
 	// Detail has in words what else there is to a reason.
@@ -87,9 +88,9 @@ func decodeExit(run []byte) Exit {
 		direction, size, offset := u[0], uint64(u[1]), u64(u[8:])
 		e.Port = u16(u[2:])
 		if direction == out && offset < uint64(len(run)) && size <= 4 {
-			var data [4]byte
+			var data [8]byte
 			copy(data[:size], run[offset:])
-			e.Data = u32(data[:])
+			e.Data = u64(data[:])
 			e.Detail = fmt.Sprintf("%#x written to port %#x", e.Data, e.Port)
 		} else {
 			e.Detail = fmt.Sprintf("%d bytes at port %#x, direction %d", size, e.Port, direction)
@@ -98,7 +99,13 @@ func decodeExit(run []byte) Exit {
 		e.Number = u64(u)
 		e.Detail = fmt.Sprintf("number %d with %#x, %#x, %#x", e.Number, u64(u[8:]), u64(u[16:]), u64(u[24:]))
 	case ExitMMIO:
-		e.Detail = fmt.Sprintf("%d bytes at %#x, write %t", u32(u[16:]), u64(u), u[20] != 0)
+		var data [8]byte
+		size, written := min(u32(u[16:]), 8), u[20] != 0
+		copy(data[:size], u[8:])
+		e.Detail = fmt.Sprintf("%d bytes at %#x, write %t", size, u64(u), written)
+		if written {
+			e.Address, e.Data = u64(u), u64(data[:])
+		}
 	case ExitUnknown, ExitFailEntry:
 		e.Detail = fmt.Sprintf("%#x", u64(u))
 	case ExitInternalError:

@@ -11,7 +11,7 @@ const (
 	descriptors = 0x4000
 	gateTable   = 0x5000
 	taskStates  = 0x6000 // one for each CPU
-	taskSize    = 0x100
+	taskSize    = 0x80
 	maxTasks    = (OneShot - taskStates) / taskSize
 
 	// OneShot is a page for code that runs in modes that need addresses below 64 KiB.
@@ -44,8 +44,6 @@ const (
 type Long struct {
 	// Gates is the address of the first of 256 interrupt gates, Stride bytes apart.
 	Gates, Stride uint64
-	// Port is the one I/O port that privilege level 3 may use.
-	Port uint16
 	// Stacks are, for each CPU, the top of the stack for interrupts that come at
 	// privilege level 3.
 	Stacks []uint64
@@ -74,17 +72,7 @@ func (l Long) Tables(memory []byte) {
 		put(gateTable+16*v+8, handler>>32)
 	}
 	for cpu, stack := range l.Stacks {
-		const (
-			stack0    = 4    // the stack pointer for privilege level 0
-			mapOffset = 0x66 // where the map of I/O ports begins, in the task state
-			ports     = 0x68
-		)
-		t := memory[taskStates+cpu*taskSize:][:taskSize]
-		binary.LittleEndian.PutUint64(t[stack0:], stack)
-		binary.LittleEndian.PutUint16(t[mapOffset:], ports)
-		for i := ports; i < taskSize; i++ {
-			t[i] = 0xff
-		}
-		t[ports+l.Port/8] &^= 1 << (l.Port % 8)
+		const stack0 = 4 // the stack pointer for privilege level 0
+		put(taskStates+uint64(cpu)*taskSize+stack0, stack)
 	}
 }

@@ -28,7 +28,7 @@ func (l Long) Sregs(s Sregs, cpu int, level uint8, gs uint64, xsave, apic bool) 
 	}
 	s.CS, s.DS, s.ES, s.FS, s.SS, s.GS = code, data, data, data, data, data
 	s.GS.Base = gs
-	s.TR = Segment{Base: taskStates + uint64(cpu)*taskSize, Limit: taskSize - 1, Selector: taskState, Type: typeTaskState, Present: 1}
+	s.TR = Segment{Base: taskStates + uint64(cpu)*taskSize, Limit: 0x67, Selector: taskState, Type: typeTaskState, Present: 1}
 	s.LDT = Segment{Unusable: 1}
 	s.GDT = Table{Base: descriptors, Limit: 7*8 - 1}
 	s.IDT = Table{Base: gateTable, Limit: 256*16 - 1}
