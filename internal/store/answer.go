@@ -280,7 +280,7 @@ func (s *Store) fill(ctx context.Context, ar *archive, parts []part) error {
 		return err
 	}
 	for i, p := range missing {
-		s.progress.Doing("unpacking "+p.Name, float64(i)/float64(len(missing)))
+		s.progress.Doing("unpacking "+several(missing), float64(i)/float64(len(missing)))
 		deb := filepath.Join(work, p.fileStem()+".deb")
 		fresh := filepath.Join(work, "unpacked")
 		if err := unpackDeb(ctx, deb, p, fresh); err != nil {

@@ -60,7 +60,10 @@ func (a *archive) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	source := fmt.Sprintf("deb [arch=%s target=Packages %s] %s %s main\n", a.arch, a.store.trust, mirror, a.suite)
+	var source string
+	for _, suite := range a.suites() {
+		source += fmt.Sprintf("deb [arch=%s target=Packages %s] %s %s main\n", a.arch, a.store.trust, mirror, suite)
+	}
 	for _, d := range []string{"lists/partial", "cache/archives/partial", "none"} {
 		if err := os.MkdirAll(a.dir(d), 0o755); err != nil {
 			return err
@@ -84,6 +87,15 @@ func (a *archive) open(ctx context.Context) error {
 	return a.update(ctx)
 }
 
+// suites lists the archive's suite and, where that one is an addition to another
+// (bookworm-backports), the other one.
+func (a *archive) suites() []string {
+	if base, ok := strings.CutSuffix(a.suite, "-backports"); ok {
+		return []string{a.suite, base}
+	}
+	return []string{a.suite}
+}
+
 // config keeps apt inside its folder. It is read after the machine's own
 // configuration (apt.conf(5)), of which proxies and credentials stay, but nothing
 // that would have apt believe unsigned indexes, prefer versions, or run the
@@ -96,7 +108,7 @@ APT::Architectures { "%[2]s"; };
 APT::Install-Recommends "false";
 APT::Install-Suggests "false";
 APT::Sandbox::User "";
-#clear APT::Default-Release;
+APT::Default-Release "%[4]s";
 APT::Get::AllowUnauthenticated "false";
 Acquire::AllowInsecureRepositories "false";
 Acquire::AllowWeakRepositories "false";
@@ -121,7 +133,7 @@ Dir::Etc::preferences "/dev/null";
 Dir::Etc::preferencesparts "%[1]s/none";
 Dir::Etc::trusted "/dev/null";
 Dir::Etc::trustedparts "%[1]s/none";
-`, a.dir(), a.arch, a.store.path("tmp", a.suite+"_"+a.arch+".bin"))
+`, a.dir(), a.arch, a.store.path("tmp", a.suite+"_"+a.arch+".bin"), a.suite)
 }
 
 // findMirror returns the address of Debian's archive: PVABI_DEBIAN_MIRROR, or
@@ -247,10 +259,7 @@ func (a *archive) download(ctx context.Context, parts []part, dir string) error 
 		command = append(command, p.Name+"="+p.Version)
 		size += p.Size
 	}
-	what := parts[0].Name
-	if len(parts) > 1 {
-		what += fmt.Sprintf(" and %d more", len(parts)-1)
-	}
+	what := several(parts)
 	if _, err := a.apt(ctx, fmt.Sprintf("fetching %s, %.1f MB", what, float64(size)/1e6), dir, command...); err != nil {
 		return fmt.Errorf("fetching %s: %w", what, err)
 	}

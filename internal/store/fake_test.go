@@ -103,8 +103,12 @@ func (a *fakeArchive) publish(suite, arch string, debs ...fakeDeb) {
 	dir := filepath.Join(a.root, "dists", suite)
 	require.NoError(a.t, os.MkdirAll(filepath.Join(dir, path.Dir(name)), 0o755))
 	require.NoError(a.t, os.WriteFile(filepath.Join(dir, name), []byte(index.String()), 0o644))
-	release := fmt.Sprintf("Origin: Debian\nLabel: Debian\nSuite: %s\nCodename: %s\nDate: %s\nArchitectures: %s\nComponents: main\nSHA256:\n %x %d %s\n",
-		suite, suite, time.Now().UTC().Format(time.RFC1123), arch, sha256.Sum256([]byte(index.String())), index.Len(), name)
+	automatic := ""
+	if strings.HasSuffix(suite, "-backports") {
+		automatic = "NotAutomatic: yes\nButAutomaticUpgrades: yes\n"
+	}
+	release := fmt.Sprintf("Origin: Debian\nLabel: Debian\nSuite: %s\nCodename: %s\n%sDate: %s\nArchitectures: %s\nComponents: main\nSHA256:\n %x %d %s\n",
+		suite, suite, automatic, time.Now().UTC().Format(time.RFC1123), arch, sha256.Sum256([]byte(index.String())), index.Len(), name)
 	require.NoError(a.t, os.WriteFile(filepath.Join(dir, "Release"), []byte(release), 0o644))
 	// HTTP tells files of the same second from each other only by luck.
 	a.published++

@@ -41,6 +41,14 @@ func (p part) fileStem() string {
 	return p.Name + "_" + strings.ReplaceAll(p.Version, ":", "%3a") + "_" + p.Arch
 }
 
+// several names parts, of which there is at least one, for a message.
+func several(parts []part) string {
+	if len(parts) == 1 {
+		return parts[0].Name
+	}
+	return fmt.Sprintf("%s and %d more", parts[0].Name, len(parts)-1)
+}
+
 // manifest says what a part's folder must hold.
 type manifest struct {
 	Schema int    `json:"schema"`

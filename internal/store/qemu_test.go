@@ -209,6 +209,33 @@ func TestProvider(t *testing.T) {
 	assert.ErrorContains(t, err, "does not run here", "dpkg-deb does not take -L")
 }
 
+// TestBackports has an emulator whose libraries are in another suite.
+func TestBackports(t *testing.T) {
+	a := newArchive(t)
+	program, _, libs := dynamicProgram(t)
+	debian, err := host()
+	require.NoError(t, err)
+	libc := fakeDeb{name: "libc6", version: "1", arch: debian, section: "libs", files: map[string]string{}}
+	for name, file := range libs {
+		libc.files["lib/"+name] = read(t, file)
+	}
+	emulator := func(version string) []fakeDeb {
+		return []fakeDeb{
+			{name: "qemu-system-ppc", version: version, arch: debian, depends: "libc6, qemu-system-data (= " + version + ")", files: map[string]string{"usr/bin/qemu-system-ppc64": read(t, program)}},
+			{name: "qemu-system-data", version: version, arch: "all", files: map[string]string{"usr/share/qemu/slof.bin": version}},
+		}
+	}
+	a.publish("old", debian, append(emulator("7.2-1"), libc)...)
+	a.publish("old-backports", debian, emulator("10.0-1")...)
+	s, _ := openFake(t, t.TempDir())
+	for suite, want := range map[string]string{"old": "7.2-1", "old-backports": "10.0-1"} {
+		q, err := s.unpackedQEMU(t.Context(), QEMUSpec{GOARCH: "ppc64le", Suite: suite})
+		require.NoError(t, err)
+		assert.Equal(t, want, q.Packages[0].Version)
+		assert.Equal(t, want, read(t, filepath.Join(q.Command[len(q.Command)-1], "slof.bin")))
+	}
+}
+
 func TestFirmware(t *testing.T) {
 	a := newArchive(t)
 	debian, err := host()

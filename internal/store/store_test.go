@@ -388,7 +388,8 @@ APT::Update::Post-Invoke-Success { "touch RAN"; };
 func TestMirror(t *testing.T) {
 	sources := filepath.Join(t.TempDir(), "sources.list")
 	conf := filepath.Join(t.TempDir(), "apt.conf")
-	require.NoError(t, os.WriteFile(conf, []byte(`Dir::Etc::sourcelist "`+sources+`"; Dir::Etc::sourceparts "/dev/null"; Dir::State::lists "`+t.TempDir()+`";`), 0o644))
+	cache := t.TempDir()
+	require.NoError(t, os.WriteFile(conf, []byte(`Dir::Etc::sourcelist "`+sources+`"; Dir::Etc::sourceparts "/dev/null"; Dir::State::lists "`+t.TempDir()+`"; Dir::Cache "`+cache+`";`), 0o644))
 	for _, tt := range []struct {
 		name, variable, sources string
 		want, err               string
@@ -405,6 +406,9 @@ func TestMirror(t *testing.T) {
 			t.Setenv("PVABI_DEBIAN_MIRROR", tt.variable)
 			require.NoError(t, os.WriteFile(sources, []byte(tt.sources+"\n"), 0o644))
 			got, err := findMirror(t.Context())
+			left, globErr := filepath.Glob(cache + "/*")
+			require.NoError(t, globErr)
+			assert.Empty(t, left, "the machine's apt cache")
 			if tt.err != "" {
 				assert.ErrorContains(t, err, tt.err)
 				return

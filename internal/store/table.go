@@ -14,7 +14,7 @@ type architecture struct {
 
 	// As a guest. Empty where no target runs on it.
 	flavour  string   // Debian's kernel flavour that is used by default
-	images   []string // names of the kernel's file, the preferred one first
+	images   []string // names that the kernel's file can have
 	emulator string   // QEMU's program
 	// providers are the packages that may hold the program, in the order in
 	// which they are tried: Debian splits qemu-system-misc from time to time.
