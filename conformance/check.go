@@ -232,8 +232,11 @@ func (t *T) Control(what string, want, got any) {
 	if fmt.Sprint(want) != fmt.Sprint(got) {
 		t.Fatal(fmt.Errorf("control failed, so nothing was proved: %s: want %v, got %v", what, want, got))
 	}
+	text := fmt.Sprintf("%s: %v", what, got)
 	for _, f := range t.findings {
-		f.controls = append(f.controls, fmt.Sprintf("%s: %v", what, got))
+		if !slices.Contains(f.controls, text) {
+			f.controls = append(f.controls, text)
+		}
 	}
 }
 
@@ -301,14 +304,24 @@ func (f *finding) verdict(v Verdict, reason string) {
 	}
 }
 
+// compare keeps a comparison; the same one again and again counts once.
 func (f *finding) compare(what, want, got string, ok bool) {
-	f.compared = append(f.compared, comparison{what, want, got, ok})
+	if c := (comparison{what, want, got, ok}); !slices.Contains(f.compared, c) {
+		f.compared = append(f.compared, c)
+	}
 }
 
 func (f *finding) result(rule abi.Rule, failure error) Result {
 	r := Result{Rule: rule.ID, Side: rule.Side, Evidence: f.evidence}
 	if len(f.controls) > 0 {
 		r.Evidence["control"] = f.controls
+	}
+	if len(f.compared) > 1 {
+		var seen []string
+		for _, c := range f.compared {
+			seen = append(seen, c.what+": "+c.got)
+		}
+		r.Evidence["seen"] = seen
 	}
 	bad := slices.DeleteFunc(slices.Clone(f.compared), func(c comparison) bool { return c.ok })
 	switch {

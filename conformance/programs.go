@@ -156,15 +156,16 @@ func (t *T) exits(m microvm.Machine, cpu int) uint64 {
 	return s.Exit
 }
 
-// asleepAt tells whether a CPU sleeps in the operation with that index.
+// asleepAt tells whether a CPU sleeps in the operation with that index. It looks where
+// the CPU is before and after, because that and whether it sleeps cannot be seen at once.
 func (t *T) asleepAt(m microvm.Machine, cpu, op int) bool {
-	at, _ := m.At(cpu)
-	if at != op {
+	if at, _ := m.At(cpu); at != op {
 		return false
 	}
 	asleep, err := m.Asleep(cpu)
 	t.Check("is the CPU asleep", err)
-	return asleep
+	at, _ := m.At(cpu)
+	return asleep && at == op
 }
 
 // settle waits until a CPU whose program is ops operations long sleeps in one of
