@@ -14,8 +14,8 @@ import (
 
 // The call instructions and ENDBR64, which x86asm does not know.
 var unknown = map[string][]byte{
-	"VMCALL":  {0x0f, 0x01, 0xc1},
-	"VMMCALL": {0x0f, 0x01, 0xd9},
+	"VMCALL":  Encodings[ISA.Instruction("vmcall")],
+	"VMMCALL": Encodings[ISA.Instruction("vmmcall")],
 	"ENDBR64": {0xf3, 0x0f, 0x1e, 0xfa},
 }
 

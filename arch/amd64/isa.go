@@ -59,6 +59,10 @@ var ISA = &arch.ISA{
 	Instructions: []string{"vmcall", "vmmcall"},
 }
 
+// Encodings are the bytes of ISA.Instructions, the same in all modes of the processor
+// (Linux, arch/x86/kvm/vmx/vmx.c, vmx_patch_hypercall, and svm/svm.c, svm_patch_hypercall).
+var Encodings = [][]byte{{0x0f, 0x01, 0xc1}, {0x0f, 0x01, 0xd9}}
+
 // Status is what the probe leaves with.
 type Status uint8
 

@@ -9,6 +9,7 @@
 package microvm
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -20,6 +21,24 @@ type Machine interface {
 	arch.Machine
 	// Close stops all CPUs and gives everything back.
 	Close() error
+}
+
+// Mode is a mode of the processor other than the 64-bit mode that programs run in.
+type Mode int
+
+// The modes.
+const (
+	Protected Mode = iota // 32 bits, privilege level 0
+	Real                  // 16 bits
+)
+
+// Caller is a Machine that can have a call made in another mode.
+type Caller interface {
+	// CallIn has an idle CPU make one Call, its registers and flags as in o, of which
+	// the mode has 32 bits and no R8 to R15, and returns the CPU to 64-bit mode. Count
+	// of the result is 1 if the call was completed; an exception in it, for which there
+	// is no handler, is an error, and leaves the CPU in need of a Reset.
+	CallIn(ctx context.Context, mode Mode, cpu int, o arch.Op) (arch.Result, error)
 }
 
 // IRQChip says where the interrupt controllers are emulated.
