@@ -24,7 +24,7 @@ import (
 
 // looks is the suites' budget of looks. A pause between two looks costs nothing here, as
 // time in a bubble of synctest is not real.
-const looks = 300
+const looks = 100
 
 // judge runs the suite against machines that open makes and hands its results to emit,
 // until emit returns false. change, where it is not nil, changes the table of the suite.

@@ -10,9 +10,9 @@ import (
 const (
 	// span is the binary logarithm of how many steps a look has a machine run, at most.
 	// Short spans are as likely as long ones.
-	span = 14
+	span = 16
 	// slice is how many steps a CPU runs before another does, at most.
-	slice = 32
+	slice = 64
 	// quantum is how many steps a CPU of a crowd keeps the host's CPU.
 	quantum = 500
 )
@@ -65,6 +65,8 @@ type crowd struct {
 	members []*cpu
 	holder  *cpu
 	ends    uint64 // when its turn is over
+	// favoured is whom the holder has yielded to.
+	favoured *cpu
 }
 
 // Crowd implements arch.Machine.
@@ -128,12 +130,19 @@ func (w *crowd) arrange() {
 	}
 	if waiting != nil {
 		w.putOn(waiting)
-		w.holder, w.ends = waiting, w.m.clock+quantum
+		w.holder, w.ends, w.favoured = waiting, w.m.clock+quantum, nil
 	}
 }
 
-// waiting is the member that waits longest for the host's CPU.
+// yield has the member have the next turn, and ends the holder's.
+func (w *crowd) yield(to *cpu) { w.favoured, w.ends = to, w.m.clock }
+
+// waiting is the member whose turn is next: the one that was yielded to, or else the one
+// that waits longest.
 func (w *crowd) waiting() *cpu {
+	if c := w.favoured; c != nil && c.queued && c.wants() {
+		return c
+	}
 	var first *cpu
 	for _, c := range w.members {
 		if c.queued && c.wants() && (first == nil || c.since < first.since) {

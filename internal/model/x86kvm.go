@@ -104,12 +104,13 @@ func openX86KVM(change func(*x86KVM)) Opener {
 		if c.DisableQuirks&^quirkFixHypercall != 0 || c.DisableExits != 0 {
 			return nil, fmt.Errorf("model: a machine without quirks %#x and exits %#x is not modelled", c.DisableQuirks, c.DisableExits)
 		}
-		return newMachine(seed, c, func(m *machine) hypervisor { return newX86KVM(m, change) })
+		table := abi.X86KVM()
+		return newMachine(seed, c, func(m *machine) hypervisor { return newX86KVM(m, table, change) })
 	}
 }
 
-func newX86KVM(m *machine, change func(*x86KVM)) *x86KVM {
-	x := &x86KVM{m: m, abi: abi.X86KVM(), cpus: make([]x86CPU, len(m.cpus))}
+func newX86KVM(m *machine, table *abi.Platform, change func(*x86KVM)) *x86KVM {
+	x := &x86KVM{m: m, abi: table, cpus: make([]x86CPU, len(m.cpus))}
 	for i := range x.cpus {
 		s := &x.cpus[i]
 		s.counters, s.msr = map[string]uint64{}, map[string]uint64{}
@@ -301,8 +302,7 @@ func (x *x86KVM) schedYield(c *cpu, id uint64) {
 	for _, target := range x.byID(id) {
 		if target != c && target.queued && target.crowd == c.crowd {
 			x.count(c, "directed_yield_successful")
-			target.since = 0
-			c.crowd.ends = 0
+			c.crowd.yield(target)
 		}
 	}
 }
