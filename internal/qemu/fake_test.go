@@ -113,6 +113,10 @@ func (k *kinds) add(e conformance.Event) {
 		*k = append(*k, "loaded")
 	case e.Result != nil:
 		*k = append(*k, e.Result.Rule)
+	case e.Fatal != "":
+		*k = append(*k, "fatal")
+	case e.Unreached != "":
+		*k = append(*k, "unreached")
 	case e.Finished:
 		*k = append(*k, "finished")
 	default:
