@@ -16,8 +16,8 @@ import (
 // registers than STEAL_TIME (those registers hold what was written, and no more), and INIT,
 // SIPI and SMI.
 
-// x86KVM is the hypervisor of one machine. What follows after x86CPU are the steps that it
-// is made of, each a function of KVM's; they are variables for mutants to replace.
+// x86KVM is the hypervisor of one machine. Its functions are the steps that it is made of,
+// after KVM's own; they are variables so that a mutant can replace one.
 type x86KVM struct {
 	m    *machine
 	abi  *abi.Platform

@@ -9,7 +9,7 @@ import (
 // x86KVMMutants are mistakes that an implementer of x86-kvm could make, by topic.
 func x86KVMMutants() []Mutant {
 	var ms x86Mutants
-	for _, topic := range []func(add func(string, string, func(*x86KVM), ...string) *Mutant){
+	for _, topic := range []func(x86Add){
 		x86DiscoveryMutants,
 		x86PrivilegeMutants,
 		x86NumberMutants,
@@ -99,7 +99,8 @@ func x86DiscoveryMutants(add x86Add) {
 func x86PrivilegeMutants(add x86Add) {
 	add("user-call-accepted", "Privilege is not asked for.", func(x *x86KVM) {
 		x.privileged = func(*cpu) bool { return true }
-	}, "privilege/user-refused", "privilege/user-refused-undefined", "privilege/user-has-no-effect", "counter/directed-yield-attempted")
+	}, "privilege/user-refused", "privilege/user-refused-undefined", "privilege/user-has-no-effect",
+		"counter/directed-yield-attempted")
 	add("user-refused-enosys", "Without privilege every call gives -ENOSYS.", func(x *x86KVM) {
 		refuse(x, func(x *x86KVM, _ uint64) int64 { return x.abi.Errno("ENOSYS") })
 	}, "privilege/user-refused", "privilege/user-refused-undefined")
@@ -141,7 +142,8 @@ func x86NumberMutants(add x86Add) {
 			}
 			return result
 		})
-	}, "discovery/signature-after-other", "number/undefined", "number/extreme", "number/high-half", "number/gated-enforced", "convention/number-not-truncated")
+	}, "discovery/signature-after-other", "number/undefined", "number/extreme", "number/high-half",
+		"number/gated-enforced", "convention/number-not-truncated")
 	add("mmu-op-accepted", "MMU_OP is still there and gives 0.", func(x *x86KVM) {
 		x.result("MMU_OP", func(*cpu, int64) int64 { return 0 })
 	}, "number/undefined")
@@ -155,10 +157,13 @@ func x86NumberMutants(add x86Add) {
 	}, "number/extreme")
 	add("enosys-is-38", "Unknown calls give -38, as system calls of Linux do.", func(x *x86KVM) {
 		x.set("errors/ENOSYS/result", -38)
-	}, "discovery/signature-after-other", "number/undefined", "number/extreme", "number/high-half", "number/map-gpa-range-without-exit", "number/gated-enforced", "convention/number-not-truncated")
+	}, "discovery/signature-after-other", "number/undefined", "number/extreme", "number/high-half",
+		"number/map-gpa-range-without-exit", "number/gated-enforced", "convention/number-not-truncated")
 	add("result-32-bits", "A call gives its result in 32 bits.", x86After(func(x *x86KVM, regs *[16]uint64, _, _ *uint64) {
 		regs[x.isa().Register("rax")] &= 1<<32 - 1
-	}), "discovery/signature-after-other", "privilege/user-refused", "privilege/user-refused-undefined", "number/undefined", "number/extreme", "number/high-half", "number/map-gpa-range-without-exit", "number/gated-enforced", "convention/number-not-truncated")
+	}), "discovery/signature-after-other", "privilege/user-refused", "privilege/user-refused-undefined",
+		"number/undefined", "number/extreme", "number/high-half", "number/map-gpa-range-without-exit",
+		"number/gated-enforced", "convention/number-not-truncated")
 	add("vapic-poll-refused", "VAPIC_POLL_IRQ gives -ENOSYS.", func(x *x86KVM) {
 		x.result("VAPIC_POLL_IRQ", func(*cpu, int64) int64 { return x.abi.Errno("ENOSYS") })
 	}, "number/vapic-poll-irq")
@@ -271,7 +276,8 @@ func x86KickMutants(add x86Add) {
 	}, "kick/absent-target", "wait/sleeps-without-kick")
 	add("kick-needs-interrupts", "A kick ends only a wait with interrupts on.", func(x *x86KVM) {
 		x.alterKick(func(target *cpu) bool { return target.state != asleep || target.interrupts })
-	}, "kick/wakes-waiter", "kick/wakes-waiter-split-irqchip", "kick/flags-ignored", "kick/target-high-half").Controls = x86WakeControls
+	}, "kick/wakes-waiter", "kick/wakes-waiter-split-irqchip", "kick/flags-ignored",
+		"kick/target-high-half").Controls = x86WakeControls
 	add("kick-needs-interrupts-off", "A kick ends only a wait with interrupts off.", func(x *x86KVM) {
 		x.alterKick(func(target *cpu) bool { return target.state != asleep || !target.interrupts })
 	}, "kick/wakes-waiter-interrupts-on", "kick/wakes-waiter-split-interrupts-on").Controls = []string{"wait/sleeps-without-kick"}
@@ -352,7 +358,10 @@ func x86KickMutants(add x86Add) {
 func x86WaitMutants(add x86Add) {
 	add("wait-does-not-sleep", "A wait ends at once.", func(x *x86KVM) {
 		x.halt = func(*cpu) waiting { return goesOn }
-	}, "wait/sleeps-without-kick").Controls = slices.Concat(x86Wakers, x86Latches, x86Yields, []string{"privilege/user-has-no-effect", "kick/absent-target", "kick/result", "wait/ended-by-interrupt", "wait/ended-by-nmi", "wait/interrupt-eats-kick", "yield/does-not-wake", "preempted/waiting", "preempted/in-vmm", "preempted/cleared-at-entry"})
+	}, "wait/sleeps-without-kick").Controls = slices.Concat(x86Wakers, x86Latches, x86Yields,
+		[]string{"privilege/user-has-no-effect", "kick/absent-target", "kick/result", "wait/ended-by-interrupt",
+			"wait/ended-by-nmi", "wait/interrupt-eats-kick", "yield/does-not-wake", "preempted/waiting",
+			"preempted/in-vmm", "preempted/cleared-at-entry"})
 	add("wait-ended-by-anything", "Any call of another CPU ends a wait.", func(x *x86KVM) {
 		hypercall := x.hypercall
 		x.hypercall = func(c *cpu, number uint64, a [4]uint64) int64 {
@@ -363,7 +372,9 @@ func x86WaitMutants(add x86Add) {
 			}
 			return hypercall(c, number, a)
 		}
-	}, "privilege/user-has-no-effect", "kick/absent-target", "wait/sleeps-without-kick", "yield/does-not-wake").Controls = slices.Concat(x86Wakers, []string{"wait/ended-by-interrupt", "wait/ended-by-nmi"})
+	}, "privilege/user-has-no-effect", "kick/absent-target", "wait/sleeps-without-kick",
+		"yield/does-not-wake").Controls = slices.Concat(x86Wakers, []string{"wait/ended-by-interrupt",
+		"wait/ended-by-nmi"})
 	add("interrupt-does-not-wake", "An interrupt does not end a wait.", func(x *x86KVM) {
 		x.hasEvents = func(c *cpu) bool { return x.state(c).nmi }
 	}, "wait/ended-by-interrupt")
@@ -410,7 +421,8 @@ func x86YieldMutants(add x86Add) {
 	}, "yield/does-not-wake")
 	add("yield-result", "SCHED_YIELD tells by 1 that it was done.", func(x *x86KVM) {
 		x.result("SCHED_YIELD", func(*cpu, int64) int64 { return 1 })
-	}, slices.Concat(x86Yields, []string{"discovery/signature-after-other", "number/sched-yield", "number/gated-free", "number/gated-enforced", "number/gated-offered"})...)
+	}, slices.Concat(x86Yields, []string{"discovery/signature-after-other", "number/sched-yield",
+		"number/gated-free", "number/gated-enforced", "number/gated-offered"})...)
 	add("yield-self-error", "A yield to oneself is refused.", func(x *x86KVM) {
 		x.alterYieldResult(func(c *cpu, id uint64, target *cpu) bool { return target == c })
 	}, "discovery/signature-after-other", "yield/self")
@@ -508,7 +520,10 @@ func x86StealMutants(add x86Add) {
 	add("msr-refused", "STEAL_TIME cannot be written.", func(x *x86KVM) {
 		setMSR := x.setMSR
 		x.setMSR = func(c *cpu, r abi.Register, v uint64) bool { return r.Name != "STEAL_TIME" && setMSR(c, r, v) }
-	}, "steal/layout-written", "steal/padding-untouched", "steal/flags-untouched", "preempted/descheduled", "preempted/waiting", "preempted/in-vmm", "preempted/cleared-at-entry").Controls = []string{"steal/enable-reads-back", "steal/reserved-bits", "steal/version-protocol", "steal/monotonic", "steal/disabled", "preempted/running"}
+	}, "steal/layout-written", "steal/padding-untouched", "steal/flags-untouched", "preempted/descheduled",
+		"preempted/waiting", "preempted/in-vmm",
+		"preempted/cleared-at-entry").Controls = []string{"steal/enable-reads-back", "steal/reserved-bits",
+		"steal/version-protocol", "steal/monotonic", "steal/disabled", "preempted/running"}
 	add("msr-reset-value", "STEAL_TIME is not zero after reset.", func(x *x86KVM) {
 		for i := range x.cpus {
 			x.cpus[i].msr["STEAL_TIME"] = memoryBase << 20
@@ -528,7 +543,10 @@ func x86StealMutants(add x86Add) {
 	}, "steal/enable-reads-back")
 	add("never-written", "The record is never written.", func(x *x86KVM) {
 		x.record = func(*cpu) {}
-	}, "steal/layout-written", "steal/padding-untouched", "steal/flags-untouched", "preempted/running", "preempted/waiting", "preempted/in-vmm", "preempted/cleared-at-entry").Controls = []string{"steal/version-protocol", "steal/monotonic", "steal/disabled"}
+	}, "steal/layout-written", "steal/padding-untouched", "steal/flags-untouched", "preempted/running",
+		"preempted/waiting", "preempted/in-vmm",
+		"preempted/cleared-at-entry").Controls = []string{"steal/version-protocol", "steal/monotonic",
+		"steal/disabled"}
 	add("steal-not-added", "Steal stays as it is.", func(x *x86KVM) {
 		publish := x.publish
 		x.publish = func(c *cpu, s stealTime, _ uint64) { publish(c, s, 0) }
@@ -554,10 +572,12 @@ func x86StealMutants(add x86Add) {
 			publish(c, s, delay)
 			s.set("version", s.get("version")|1)
 		}
-	}, "steal/layout-written", "steal/padding-untouched", "steal/flags-untouched").Controls = []string{"steal/version-protocol", "steal/monotonic"}
+	}, "steal/layout-written", "steal/padding-untouched",
+		"steal/flags-untouched").Controls = []string{"steal/version-protocol", "steal/monotonic"}
 	add("version-unused", "Version is never written.", func(x *x86KVM) {
 		x.publish = func(_ *cpu, s stealTime, delay uint64) { s.set("steal", s.get("steal")+delay) }
-	}, "steal/layout-written", "steal/padding-untouched", "steal/flags-untouched", "steal/version-protocol").Controls = []string{"steal/disabled"}
+	}, "steal/layout-written", "steal/padding-untouched", "steal/flags-untouched",
+		"steal/version-protocol").Controls = []string{"steal/disabled"}
 	add("version-not-odd", "Version goes up by two after an update and is even meanwhile.", func(x *x86KVM) {
 		x.publish = func(c *cpu, s stealTime, delay uint64) {
 			s.set("steal", s.get("steal")+delay)
@@ -672,6 +692,7 @@ func x86PreemptedMutants(add x86Add) {
 	}, "preempted/running", "preempted/in-vmm", "preempted/cleared-at-entry")
 }
 
+// first is the first of CPUs, nil if there is none.
 func first(cs []*cpu) *cpu {
 	if len(cs) == 0 {
 		return nil
@@ -701,6 +722,7 @@ func (x *x86KVM) alterLeaf(leaf uint32, change func(c *cpu, r *[4]uint32)) {
 	}
 }
 
+// alterFeatures changes what the leaf with the features reads as.
 func (x *x86KVM) alterFeatures(change func(c *cpu, r *[4]uint32)) {
 	x.alterLeaf(x.leafBase()+uint32(x.abi.Word("features-leaf")), change)
 }
