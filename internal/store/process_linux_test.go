@@ -196,7 +196,7 @@ func TestProcessesFetchOnce(t *testing.T) {
 			var last string
 			for lines.Scan() {
 				last = lines.Text()
-				if strings.HasPrefix(last, "waiting for another pvabi (process ") && waiting.Add(1) == processes-1 {
+				if strings.HasPrefix(last, "waiting for another pvabi") && waiting.Add(1) == processes-1 {
 					close(all)
 				}
 			}

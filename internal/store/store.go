@@ -71,6 +71,9 @@ type Store struct {
 	// that names it. Tests, whose archives nobody signed, change them.
 	keyring, trust string
 
+	// turn is taken by the goroutine that has the lock, or waits for it.
+	turn chan struct{}
+
 	mu        sync.Mutex
 	unreached error     // why the archive could not be reached
 	retry     time.Time // when to try again
@@ -126,6 +129,7 @@ func Open(dir string, progress Progress) (*Store, error) {
 		progress: progress,
 		opened:   time.Now(),
 		now:      time.Now,
+		turn:     make(chan struct{}, 1),
 		keyring:  debianKeyring,
 		trust:    "signed-by=" + debianKeyring,
 	}, nil

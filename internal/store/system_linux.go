@@ -10,29 +10,26 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"strings"
 	"syscall"
 )
 
 // lock takes the store for this caller alone, waiting for others, and removes
 // what they left behind. The lock ends with the process, however it ends.
 func (s *Store) lock(ctx context.Context) (unlock func(), err error) {
-	f, err := os.OpenFile(s.path("lock"), os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
-		return nil, err
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	if err := flock(f, syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
-		s.sayWaiting(f)
-		if err := waitForLock(ctx, f); err != nil {
-			return nil, err
-		}
-	} else if err != nil {
-		_ = f.Close()
-		return nil, fmt.Errorf("locking %s: %w", f.Name(), err)
+	f, err := s.lockFile(ctx)
+	if err != nil {
+		<-s.turn
+		return nil, err
 	}
 	unlock = func() {
 		_ = os.RemoveAll(s.path("tmp"))
 		_ = f.Close()
+		<-s.turn
 	}
 	// The number only serves others' messages, so a full disk does not matter.
 	_ = f.Truncate(0)
@@ -44,15 +41,32 @@ func (s *Store) lock(ctx context.Context) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// sayWaiting tells who holds the lock, unless it is this process.
-func (s *Store) sayWaiting(f *os.File) {
+// lockFile returns the lock's file, locked against other processes.
+func (s *Store) lockFile(ctx context.Context) (*os.File, error) {
+	f, err := os.OpenFile(s.path("lock"), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	err = flock(f, syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		s.say("waiting for another pvabi%s, which is filling %s", holder(f), s.dir)
+		return f, waitForLock(ctx, f)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("locking %s: %w", f.Name(), err)
+	}
+	return f, nil
+}
+
+// holder reads who has the lock, for a message. It may not have written that yet.
+func holder(f *os.File) string {
 	var buf [20]byte
 	n, _ := f.ReadAt(buf[:], 0)
-	holder := strings.TrimSpace(string(buf[:n]))
-	if holder == strconv.Itoa(os.Getpid()) {
-		return
+	if n == 0 {
+		return ""
 	}
-	s.say("waiting for another pvabi (process %s), which is filling %s", holder, s.dir)
+	return fmt.Sprintf(" (process %s)", buf[:n])
 }
 
 // waitForLock waits for the lock of f, or for ctx; in the second case it closes
