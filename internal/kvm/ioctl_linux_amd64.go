@@ -62,10 +62,8 @@ const (
 	CapX2APICAPI        Capability = 129
 	CapImmediateExit    Capability = 136
 	CapDisableExits     Capability = 143
-	CapStealTime        Capability = 187
 	CapEnforcePVFeature Capability = 190
 	CapExitHypercall    Capability = 201
-	CapBinaryStats      Capability = 203
 	CapDisableQuirks    Capability = 213
 )
 
