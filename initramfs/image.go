@@ -50,6 +50,9 @@ type Config struct {
 	// Load names the modules that the guest is to load. What they depend on is
 	// found. Underscore and hyphen in a name are the same.
 	Load []string
+	// May names further modules, which come first. Those that the folder does not
+	// have are left out: the kernel may have them built in.
+	May []string
 	// Path is where the image is written. The file appears complete or not at
 	// all.
 	Path string
@@ -94,7 +97,7 @@ func Build(c Config) (*Image, error) {
 	}
 	var modules []*module
 	if len(c.Load) > 0 {
-		modules, err = closure(c.Modules, c.Release, c.GOARCH, c.Load)
+		modules, err = closure(c.Modules, c.Release, c.GOARCH, c.Load, c.May)
 		if err != nil {
 			return nil, err
 		}
@@ -193,7 +196,7 @@ func readAgent(name, goarch string) ([]byte, error) {
 
 // closure finds the modules called names and all that they depend on, in an
 // order in which they can be loaded.
-func closure(dir, release, goarch string, names []string) ([]*module, error) {
+func closure(dir, release, goarch string, names, may []string) ([]*module, error) {
 	tree, err := openTree(dir)
 	if err != nil {
 		return nil, err
@@ -227,6 +230,11 @@ func closure(dir, release, goarch string, names []string) ([]*module, error) {
 		}
 		order = append(order, m)
 		return nil
+	}
+	for _, name := range may {
+		if err := visit(name, ""); err != nil && !errors.Is(err, ErrModuleMissing) {
+			return nil, err
+		}
 	}
 	for _, name := range names {
 		if err := visit(name, ""); err != nil {

@@ -145,7 +145,7 @@ func (o *outcome) end(err error) {
 	case o.fatal != "":
 		o.run.Error = "the agent failed: " + o.fatal
 	}
-	verdict, reason := conformance.Error, "not looked at: "+o.run.Error
+	verdict, reason := conformance.Error, "not looked at: the target failed"
 	switch {
 	case o.run.Error == "" && o.run.Unreached != "":
 		verdict, reason = conformance.Unreached, o.run.Unreached
@@ -305,7 +305,7 @@ func (r *Runner) image(ctx context.Context, g *Guest, k bootable, temp string) (
 	}
 	c := initramfs.Config{Agent: init, GOARCH: g.GOARCH, Release: k.release, Path: filepath.Join(temp, "initramfs.cpio")}
 	if k.modules != "" {
-		c.Modules, c.Load = k.modules, g.Modules
+		c.Modules, c.Load, c.May = k.modules, g.Modules, agent.ChannelModules
 	}
 	return initramfs.Build(c)
 }

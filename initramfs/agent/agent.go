@@ -40,6 +40,10 @@ import (
 // Port is the name of the virtio-serial port that a guest's events go to.
 const Port = "pvabi"
 
+// ChannelModules are what the event channel takes where a kernel has it not built in,
+// in the order in which they are loaded.
+var ChannelModules = []string{"virtio_pci", "virtio_console"}
+
 // Suite looks at the rules of one target, in the guest, and emits what it finds:
 // results and notes, or that the target is unreached. An error is a failure of
 // its equipment. It may call emit from several goroutines.

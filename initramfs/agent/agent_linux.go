@@ -66,9 +66,12 @@ func Print(ctx context.Context, w io.Writer, job Job, suites map[string]Suite) e
 
 // boot does the job of the kernel's command line.
 func boot(suites map[string]Suite) error {
+	if err := waitForPort(); err != nil {
+		return err
+	}
 	channel, err := guest.SerialEventChannel[conformance.Event](Port)
 	if err != nil {
-		return fmt.Errorf("open the event channel: %w; is virtio-serial built into this kernel?", err)
+		return fmt.Errorf("open the event channel: %w", err)
 	}
 	emit := func(e conformance.Event) {
 		if err := channel.Emit(e); err != nil {
@@ -87,6 +90,32 @@ func boot(suites map[string]Suite) error {
 		do(context.Background(), linux{}, job, suites, emit)
 	}
 	return channel.Close()
+}
+
+// waitForPort loads the modules of the event channel, if the image has any, and waits
+// for the channel's port: a device is found some time after its driver is loaded.
+func waitForPort() error {
+	const ports = "/sys/class/virtio-ports"
+	if !(linux{}).exists(ports) {
+		for _, name := range ChannelModules {
+			if _, err := (linux{}).load(name); err != nil {
+				return fmt.Errorf("open the event channel: this kernel has no %s, and module %s does not load: %w", ports, name, err)
+			}
+		}
+	}
+	for range 1000 {
+		names, err := filepath.Glob(ports + "/*/name")
+		if err != nil {
+			return err
+		}
+		for _, file := range names {
+			if name, err := os.ReadFile(file); err == nil && strings.TrimSpace(string(name)) == Port {
+				return nil
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return fmt.Errorf("open the event channel: no port named %s in %s", Port, ports)
 }
 
 // mountRoot makes the root file system. It uses u-root's libinit without what
