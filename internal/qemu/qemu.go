@@ -73,9 +73,9 @@ type Config struct {
 // Bounds of a run that are used where a Config has none. A boot takes seconds
 // on an idle machine; these are for one that is not.
 const (
-	DefaultBoot    = 60 * time.Second
-	DefaultSilence = 60 * time.Second
-	DefaultWhole   = 5 * time.Minute
+	DefaultBoot    = 2 * time.Minute
+	DefaultSilence = 2 * time.Minute
+	DefaultWhole   = 10 * time.Minute
 )
 
 // How long QEMU may take to end after the last event, and after a channel that
