@@ -1,0 +1,135 @@
+// Package ppc64le is the probe for PowerPC as a little endian guest of PAPR: how programs
+// of package arch are run on it.
+//
+// # The probe
+//
+// probe_ppc64le.s is position independent machine code in Go's assembler. It keeps no
+// data of its own and refers to nothing outside itself, neither by a TOC nor by an
+// address, so that a carrier may copy it anywhere, aligned to 4 bytes: [Copy] returns it
+// with the offset of its entry and its table of fixups.
+//
+// Run is a function of the ELFv2 ABI, for which local and global entry are the same: R3 is
+// the frame's address, R4 the sum of [Resumed] and [Process] as they apply. It returns in
+// R3 a [Status]. It keeps the registers that a callee has to keep, needs [Stack] bytes of
+// stack, and uses neither R2 nor R13. [Run] calls it in the process itself.
+//
+// Frames are in the byte order of the CPU, little endian. What PAPR shares between
+// hypervisor and guest, such as the VPA, is big endian whatever the guest is: values that a
+// Load, a Store or a SpinUntil has of such an area, and those by the Area's own methods, are
+// for the check to turn around. A Sample turns both words around if its Arg[3] is 1.
+//
+// # Privilege
+//
+// In a kernel, the probe must be entered in hypervisor-less supervisor state, with interrupts
+// on and bound to one CPU, as R13 is the kernel's for that. Interrupts are, each time that
+// Run returns, as they were when it was called, and as the program left them when it goes
+// on. They are those of MSR[EE]; the kernel's own software mask stays as it is, so that an
+// exception while they are off draws a warning from Linux (interrupt_exit_kernel_prepare).
+//
+// With Process, in problem state, the probe leaves MSR, SRR0 and SRR1 alone, which only
+// privileged operations then touch, and the vector registers are the program's to use. In
+// a kernel they are some process's, and LoadVectors and StoreVectors are unknown operations.
+//
+// # Exceptions
+//
+// An exception ends the operation that it happens in, and the program goes on with the
+// next, where the kernel's table of exceptions has the Fixups: pairs of an instruction
+// that may fault, and of the place to go on at, with all registers as they were. Linux does not
+// tell which exception it was, so Result.Trap is always 1, standing for exception 0.
+// Only loads and stores have fixups: the kernel looks no others up, and dies of a program
+// check of its own (arch/powerpc/kernel/traps.c, do_program_check, Linux 7.2). For that reason
+// the probe reads and writes no register but those listed here, which every machine since
+// POWER8 has, and "sc 1" is only for guests of a hypervisor: on bare metal it is a system call.
+//
+// # Operations
+//
+// A Call loads R0, R3 to R12, LR, CTR, XER and, from the operation's Flags, CR as they are in
+// the operation; R14 as it is there, and R15 to R31 with the numbers that follow it. After it
+// all of these are in the result, MSR too if in a kernel, and Result.Aux has a bit for each of
+// R2 and R13 to R31 that changed, 1<<n for Rn. Result.Value is the length of the call in
+// bytes, 4, told by the instructions after it that were left out; so CallLength is the same.
+// SRR0 and SRR1 are kept, as a kernel may have its way back in them, and a hypervisor is
+// free to change them (hvCall.S of Linux, PACASRR_VALID).
+//
+// A Wait is the call H_CEDE, with registers as in the operation but for R3, made with
+// interrupts as Arg[0] says. The hypervisor turns them on in either case; they are off after
+// it, and MSR among the result's registers tells what they were in between.
+//
+// ReadRegister reads DEC, CTRL, VRSAVE, TB, PVR, SPURR, PURR, VTB and MSR, WriteRegister writes
+// DEC and VRSAVE; all others are unknown. Clock is the time base. Discover has leaf 0, which is PVR
+// at the place of R3: all else is in the device tree. LoadVectors and StoreVectors move V0 to
+// V15, 128 bits each. A Store is complete before the next operation begins.
+package ppc64le
+
+import (
+	"encoding/binary"
+
+	"pvabi/arch"
+)
+
+// ISA describes PowerPC. Op.Regs at the place of msr is ignored; see the package comment on r14.
+var ISA = &arch.ISA{
+	GOARCH: "ppc64le",
+	Order:  binary.LittleEndian,
+	Registers: []string{
+		"r0", "r3", "r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11", "r12",
+		"lr", "ctr", "xer", "r14", "msr",
+	},
+	Instructions: []string{"sc 1"},
+}
+
+// Code is a copy of the probe. Offsets are in bytes from its beginning.
+type Code struct {
+	Bytes []byte
+	// Run is the entry that the package comment describes.
+	Run int
+	// Fixups list the instructions that may fault.
+	Fixups []Fixup
+}
+
+// Fixup says where to go on after an instruction that faulted.
+type Fixup struct{ At, Resume int }
+
+// What Run's second argument is the sum of.
+const (
+	Resumed = 1 // go on after an Exit
+	Process = 2 // problem state
+)
+
+// Status is what the probe leaves with.
+type Status uint64
+
+// The ways to leave.
+const (
+	Ended   Status = 0 // the program is at its end
+	Exited  Status = 1 // an Exit; its Arg[0] is at arch.FrameExit
+	Unknown Status = 2 // an operation that the probe does not know
+)
+
+// Stack is how many bytes of stack Run needs.
+const Stack = 512
+
+// The registers that ReadRegister knows, by their numbers as special purpose registers
+// (Power ISA 3.1B, book III, "Special Purpose Registers"); MSR, which has none, by a number
+// that no other can have.
+const (
+	DEC    = 22   // decrementer
+	CTRL   = 136  // run latch
+	VRSAVE = 256  // free for software
+	TB     = 268  // time base
+	PVR    = 287  // processor version
+	SPURR  = 308  // scaled PURR
+	PURR   = 309  // processor utilization of resources
+	VTB    = 849  // virtual time base
+	MSR    = 1024 // machine state
+)
+
+// Hcall returns the operation that makes a call of PAPR: its number, and what R4 and the
+// registers after it have to be.
+func Hcall(number uint64, args ...uint64) arch.Op {
+	o := arch.Op{Kind: arch.Call, Arg: [6]uint64{ISA.Instruction("sc 1")}}
+	r3 := ISA.Register("r3")
+	o.Regs[r3] = number
+	copy(o.Regs[r3+1:ISA.Register("lr")], args)
+	return o
+}
