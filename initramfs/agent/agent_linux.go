@@ -119,9 +119,9 @@ func waitForPort() error {
 }
 
 // mountRoot makes the root file system. It uses u-root's libinit without what
-// no suite needs: of its name space, made for interactive use, a third fails
-// here with a message each (cgroup v1, EFI variables, a copy of /etc), and all
-// of it costs an emulated guest more than 100 ms.
+// no suite needs: of its name space, made for interactive use, some fails here
+// with a message each (cgroup v1, EFI variables, a copy of /etc), and all of it
+// takes an emulated guest three times as long.
 func mountRoot() {
 	libinit.SetEnv()
 	libinit.Namespace = []libinit.Creator{
