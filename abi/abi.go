@@ -98,6 +98,14 @@ type Arg struct {
 	Name string `json:"name"`
 	// Text says what the argument means, with its unit.
 	Text string `json:"text"`
+	// Values names values that the argument can take, or limits of what it
+	// points to.
+	Values []Value `json:"values,omitempty"`
+}
+
+// Value returns the named value of the argument; an unknown name panics.
+func (a Arg) Value(name string) int64 {
+	return must(a.Values, name, func(v Value) string { return v.Name }, "value of argument "+a.Name).Number
 }
 
 // Outcome is one result of a call and when it is given.
@@ -117,8 +125,11 @@ type Call struct {
 	// Name is the name without the platform's prefix: "KICK_CPU".
 	Name   string `json:"name"`
 	Number uint64 `json:"number"`
-	Text   string `json:"text"`
-	Args   []Arg  `json:"args,omitempty"`
+	// Convention names the calling convention by which the call is made; it is
+	// empty for the platform's first.
+	Convention string `json:"convention,omitempty"`
+	Text       string `json:"text"`
+	Args       []Arg  `json:"args,omitempty"`
 	// Feature names the feature that gates the call, or is empty.
 	Feature string `json:"feature,omitempty"`
 	// Undefined marks a number that has a name but no implementation on this
@@ -126,6 +137,11 @@ type Call struct {
 	Undefined bool      `json:"undefined,omitempty"`
 	Outcomes  []Outcome `json:"outcomes,omitempty"`
 	Sources   []Source  `json:"sources"`
+}
+
+// Arg returns the argument with that name; an unknown name panics.
+func (c Call) Arg(name string) Arg {
+	return must(c.Args, name, func(a Arg) string { return a.Name }, "argument of "+c.Name)
 }
 
 // Errno is an error number of the platform.
@@ -141,9 +157,11 @@ type Errno struct {
 // Feature is something that an implementer offers by discovery.
 type Feature struct {
 	Name string `json:"name"`
-	// Word names the word of discovery that holds the bit: "features".
+	// Word names the word of discovery that holds the bit: "features". Where a
+	// feature is announced by a string, Word is that string, and Bit is 0.
 	Word string `json:"word"`
-	// Bit is the number of the bit in Word, 0 the least significant.
+	// Bit is the number of the bit in Word, 0 the least significant; facilities
+	// of s390 count from the most significant, as the architecture does.
 	Bit  uint64 `json:"bit"`
 	Text string `json:"text"`
 	// Offered says who may set the bit: "kernel", "vmm" or "nobody".
@@ -237,7 +255,9 @@ type Convention struct {
 	Name string `json:"name"`
 	// Instructions lists mnemonic and machine code of each form.
 	Instructions []Instruction `json:"instructions"`
-	// Number, Args and Result name registers.
+	// Number, Args and Result name registers, or fields of the instruction that
+	// name registers. Result is empty where a call has no result, which then
+	// counts as 0.
 	Number string   `json:"number"`
 	Args   []string `json:"args"`
 	Result string   `json:"result"`
@@ -275,10 +295,14 @@ type Scheduling struct {
 	KickTarget  uint64 `json:"kick_target"`
 	Yield       string `json:"yield"`
 	YieldTarget uint64 `json:"yield_target"`
-	// Wait says which operation waits.
+	// Wait says which operation waits: the name of a call, or else an
+	// instruction of the CPU's own.
 	Wait string `json:"wait"`
-	// Preempted and Steal are layout.field; Area names the register or call
-	// by which a guest registers the area.
+	// Preempted is where a CPU's state is read. That is layout.field, or
+	// layout.field.bit where one bit of the field tells; or the name of a call,
+	// whose first argument names the CPU. Steal is layout.field. Area names the
+	// register or call by which a guest registers the area. Each is empty where
+	// the platform has none.
 	Preempted string `json:"preempted"`
 	Steal     string `json:"steal"`
 	Area      string `json:"area"`
@@ -310,6 +334,37 @@ type Platform struct {
 // Call returns the call with that name; an unknown name panics.
 func (p *Platform) Call(name string) Call {
 	return must(p.Calls, name, func(c Call) string { return c.Name }, "call")
+}
+
+// HasCall tells whether the platform has a call of that name.
+func (p *Platform) HasCall(name string) bool {
+	return slices.ContainsFunc(p.Calls, func(c Call) bool { return c.Name == name })
+}
+
+// ConventionOf returns the calling convention by which a call is made; unknown
+// names panic.
+func (p *Platform) ConventionOf(call string) Convention {
+	name := p.Call(call).Convention
+	if name == "" {
+		return p.Conventions[0]
+	}
+	return p.Convention(name)
+}
+
+// PreemptedField returns where preempted is read in memory: the layout, its
+// field, and the bits of the field that tell. On a platform that asks by a call
+// instead it panics.
+func (p *Platform) PreemptedField() (Layout, Field, uint64) {
+	at := strings.SplitN(p.Scheduling.Preempted, ".", 3)
+	l := p.Layout(at[0])
+	if len(at) < 2 {
+		panic(fmt.Sprintf("abi: preempted of %s is no field: %q", p.Name, p.Scheduling.Preempted))
+	}
+	f := l.Field(at[1])
+	if len(at) == 3 {
+		return l, f, l.Bit(at[1], at[2])
+	}
+	return l, f, 1<<(8*f.Size) - 1
 }
 
 // Result returns what a call gives in the case that the named outcome is about;

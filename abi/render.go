@@ -194,15 +194,22 @@ func (p *Platform) sections() []section {
 		conventions.add(e)
 	}
 	for _, c := range p.Calls {
-		e := entry{cells: []string{c.Name, fmt.Sprint(c.Number), dash(c.Feature)}, text: c.Text, sources: c.Sources}
+		e := entry{cells: []string{c.Name, number(int64(c.Number), 16), dash(c.Feature)}, text: c.Text, sources: c.Sources}
+		if c.Convention != "" {
+			e.text += " Made by " + c.Convention + "."
+		}
 		if c.Undefined {
 			e.text += " Not on this platform: refused like a number without a name."
 		}
 		for i, a := range c.Args {
-			e.notes = append(e.notes, note{label: fmt.Sprintf("argument %d, %s", i, a.Name), text: a.Text})
+			n := note{label: fmt.Sprintf("argument %d, %s", i, a.Name), text: a.Text}
+			for _, v := range a.Values {
+				n.text += fmt.Sprintf(" %s: %s.", v.Name, strings.TrimSpace(number(v.Number, 10000)+" "+v.Unit))
+			}
+			e.notes = append(e.notes, n)
 		}
 		for _, o := range c.Outcomes {
-			result := fmt.Sprint(p.Result(c.Name, o.When))
+			result := number(p.Result(c.Name, o.When), 10000)
 			if o.Error != "" {
 				result += " (" + o.Error + ")"
 			}
@@ -211,7 +218,7 @@ func (p *Platform) sections() []section {
 		calls.add(e)
 	}
 	for _, x := range p.Errors {
-		errors.add(entry{cells: []string{x.Name, fmt.Sprint(x.Result)}, text: x.Text, sources: x.Sources})
+		errors.add(entry{cells: []string{x.Name, number(x.Result, 10000)}, text: x.Text, sources: x.Sources})
 	}
 	for _, f := range p.Features {
 		features.add(entry{
@@ -331,6 +338,14 @@ func (r Rule) demands() string {
 		out = append(out, fmt.Sprintf("%s=%d", v.Name, v.Number))
 	}
 	return strings.Join(out, " ")
+}
+
+// number prints n in decimal below limit, and in hexadecimal from there on.
+func number(n, limit int64) string {
+	if n < limit {
+		return fmt.Sprint(n)
+	}
+	return hex(uint64(n))
 }
 
 func hex(n uint64) string { return fmt.Sprintf("0x%x", n) }

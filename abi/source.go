@@ -8,6 +8,17 @@ func linux(path, symbol string) Source {
 	return Source{Tree: linux72, Path: path, Symbol: symbol}
 }
 
+// lopar cites the published text of PAPR: the chapter on logical partitioning,
+// by the title of a section.
+func lopar(section string) Source {
+	return Source{Tree: "Linux on Power Architecture Reference 2.9", Path: "LoPAR/ch_lpar_option.xml", Symbol: section}
+}
+
+// qemu cites the QEMU tree that the tables were checked against.
+func qemu(path, symbol string) Source {
+	return Source{Tree: "QEMU 10.0.13", Path: path, Symbol: symbol}
+}
+
 // noting returns the source with a note: what it adds, or how it differs.
 func (s Source) noting(note string) Source {
 	s.Note = note
