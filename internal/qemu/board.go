@@ -41,7 +41,7 @@ const cryptoTests = "cryptomgr.notests"
 var Boards = []Board{
 	{
 		GOARCH: "amd64", System: "x86_64", Machine: "q35", CPU: "max", Memory: 512,
-		// qboot reaches the kernel half a second sooner than SeaBIOS.
+		// qboot reaches the kernel some 0.3 s sooner than SeaBIOS.
 		Firmware: "qboot.rom", Console: "ttyS0", Uname: "x86_64",
 		Append: cryptoTests + " " +
 			// On a busy host the emulated timer can be so late that the kernel takes
