@@ -212,6 +212,10 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 	if err != nil {
 		return err
 	}
+	boot, err := direct(kernel.artefact.Path, temp)
+	if err != nil {
+		return err
+	}
 	o.run.Guest.Kernel = kernel.artefact
 	o.run.Guest.Image = conformance.Artefact{Version: "built for this run", SHA256: image.SHA256, Size: image.Size}
 	o.run.QEMU.Artefact = program(emulator)
@@ -226,7 +230,7 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 	report, err := qemu.Run(ctx, qemu.Config{
 		QEMU: emulator.Command, Env: emulator.Env, Board: board,
 		CPUs: g.CPUs, Threads: threads,
-		Kernel: kernel.artefact.Path, Initramfs: image.Path, Release: kernel.release,
+		Kernel: boot, Initramfs: image.Path, Release: kernel.release,
 		Append:  append(job.Words(), g.Append...),
 		Console: filepath.Join(r.Output, t.Name+".console"),
 	}, o.event)
@@ -240,6 +244,21 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 		Checks: max(report.ToResult-report.ToLoaded, 0), Total: report.Total,
 	}
 	return err
+}
+
+// direct returns the file to boot for a kernel: one that is unpacked into the folder
+// temp where QEMU can enter that directly, or the kernel's own.
+func direct(kernel, temp string) (string, error) {
+	name := filepath.Join(temp, "vmlinux")
+	f, err := os.Create(name)
+	if err != nil {
+		return "", fmt.Errorf("unpack the kernel: %w", err)
+	}
+	err = initramfs.UnpackKernel(f, kernel)
+	if errors.Is(err, initramfs.ErrNotDirect) {
+		return kernel, f.Close()
+	}
+	return name, errors.Join(err, f.Close())
 }
 
 // bootable is a kernel that was looked into.
