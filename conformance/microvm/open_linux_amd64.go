@@ -384,17 +384,22 @@ func (m *machine) At(cpu int) (op int, completed uint64) { return m.cpus[cpu].fr
 // Linux has it since 5.16.
 const blocking = "blocking"
 
-// Asleep implements arch.Machine. Without KVM's own word for it, a CPU is asleep if its
-// thread is and the program is at a Wait.
+// Asleep implements arch.Machine. A CPU is asleep if KVM says that it blocks, or, where
+// KVM does not say, if its program is at a Wait, and if its thread sleeps. The latter
+// tells at once of a wake-up: what wakes a thread makes it runnable before it returns
+// (Linux 7.2, kernel/sched/core.c, try_to_wake_up), while KVM's word for it changes when
+// the thread gets to run.
 func (m *machine) Asleep(cpu int) (bool, error) {
 	c := m.cpus[cpu]
 	if c.vcpu.HasStatistic(blocking) {
-		n, err := c.vcpu.Statistic(blocking)
-		return n == 1, err
-	}
-	op, _ := c.frame.At()
-	if op >= arch.MaxOps || arch.Kind(c.frame.Word(arch.FrameOps+uint64(op)*arch.SlotSize+arch.OpKind)) != arch.Wait {
-		return false, nil
+		if n, err := c.vcpu.Statistic(blocking); err != nil || n == 0 {
+			return false, err
+		}
+	} else {
+		op, _ := c.frame.At()
+		if op >= arch.MaxOps || arch.Kind(c.frame.Word(arch.FrameOps+uint64(op)*arch.SlotSize+arch.OpKind)) != arch.Wait {
+			return false, nil
+		}
 	}
 	name := fmt.Sprintf("/proc/self/task/%d/stat", c.vcpu.Thread())
 	stat, err := os.ReadFile(name)
