@@ -63,7 +63,8 @@ const (
 	stackMSR   = stackR13 + 8     // in a kernel, the caller's MSR
 	stackSRR0  = stackMSR + 8     // in a kernel, SRR0 and SRR1 before a call
 	stackSRR1  = stackSRR0 + 8    //
-	stackCall  = stackSRR1 + 8    // R0 and R3 to R12 after a call
+	stackR30   = stackSRR1 + 8    // R30 as loaded for a call
+	stackCall  = stackR30 + 8     // R0 and R3 to R12 after a call
 	stackHigh  = stackCall + 11*8 // R14 to R31 after a call
 	stackSize  = (stackHigh + 18*8 + 15) &^ 15
 

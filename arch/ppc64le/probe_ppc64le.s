@@ -240,12 +240,17 @@ call:
 	BNE  unknown
 	MOVD (const_opRegs+1*8)(R27), R4
 
-// launch makes a call with R4 for R3. The stack alone tells the way back.
+// launch makes a call with R4 for R3. The stack alone tells the way back. In a process, R30
+// stays what it is, where Go's signal handlers need it.
 launch:
 	MOVD  R4, R3
+	MOVD  g, const_stackR30(R1)
 	MOVD  const_frameFlags(R26), R5
 	ANDCC $const_Process, R5, R5
 	BNE   saved
+	MOVD  (const_opRegs+14*8)(R27), R5
+	ADD   $16, R5
+	MOVD  R5, const_stackR30(R1)
 	MOVD  SPR(const_sprSRR0), R5
 	MOVD  R5, const_stackSRR0(R1)
 	MOVD  SPR(const_sprSRR1), R5
@@ -286,7 +291,7 @@ saved:
 	ADD   $13, R14, R27
 	ADD   $14, R14, R28
 	ADD   $15, R14, R29
-	ADD   $16, R14, g
+	MOVD  const_stackR30(R1), g
 	ADD   $17, R14, R31
 	SC1
 
@@ -375,9 +380,17 @@ copy:
 	ADD  $8, R5
 	BDNZ copy
 
+	// What became of R30, other than what was loaded, became of what should have been.
+	MOVD (const_opRegs+14*8)(R27), R5
+	ADD  $16, R5, R3
+	MOVD const_stackR30(R1), R4
+	XOR  R4, R3
+	MOVD (const_stackHigh+16*8)(R1), R4
+	XOR  R4, R3
+	MOVD R3, (const_stackHigh+16*8)(R1)
+
 	// R14 to R30 are held against what was loaded. R8 collects the numbers of those that
 	// differ, as bits.
-	MOVD (const_opRegs+14*8)(R27), R5
 	ADD  $const_stackHigh, R1, R4
 	MOVD $0, R8
 	MOVD $(1<<14), R7

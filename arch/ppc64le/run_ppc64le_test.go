@@ -95,3 +95,14 @@ func TestCall(t *testing.T) {
 	}
 	assert.Equal(t, uint64(1), r[2].Count)
 }
+
+func TestPrivileged(t *testing.T) {
+	probe.Illegal(t, map[string]arch.Op{
+		"interrupts off":     probetest.Op(arch.Interrupts, 0),
+		"wait":               probetest.Op(arch.Wait, 1),
+		"read MSR":           probetest.Op(arch.ReadRegister, MSR),
+		"read decrementer":   probetest.Op(arch.ReadRegister, DEC),
+		"write decrementer":  probetest.Op(arch.WriteRegister, DEC, 0),
+		"read virtual clock": probetest.Op(arch.ReadRegister, VTB),
+	})
+}
