@@ -75,10 +75,15 @@ func TestNamesAreUnique(t *testing.T) {
 
 func TestNumbersAreUnique(t *testing.T) {
 	each(t, func(t *testing.T, p *Platform) {
-		calls, registers := make(map[uint64]string), make(map[uint64]string)
+		type number struct {
+			convention string
+			number     uint64
+		}
+		calls, registers := make(map[number]string), make(map[uint64]string)
 		for _, c := range p.Calls {
-			assert.Empty(t, calls[c.Number], "%s: call %d is taken", c.Name, c.Number)
-			calls[c.Number] = c.Name
+			at := number{c.Convention, c.Number}
+			assert.Empty(t, calls[at], "%s: call %d is taken", c.Name, c.Number)
+			calls[at] = c.Name
 		}
 		for _, r := range p.Registers {
 			assert.Empty(t, registers[r.Number], "%s: register %#x is taken", r.Name, r.Number)
@@ -188,8 +193,19 @@ func TestCalls(t *testing.T) {
 			if c.Feature != "" {
 				assert.NotPanics(t, func() { p.Feature(c.Feature) }, c.Name)
 			}
+			if c.Convention == "" {
+				assert.Equal(t, p.Conventions[0], p.ConventionOf(c.Name))
+			} else {
+				assert.Equal(t, c.Convention, p.ConventionOf(c.Name).Name)
+			}
+			assert.True(t, p.HasCall(c.Name))
 			for _, a := range c.Args {
 				sentence(t, c.Name+", "+a.Name, a.Text)
+				assert.Equal(t, a, c.Arg(a.Name))
+				unique(t, c.Name+", "+a.Name+": value", a.Values, func(v Value) string { return v.Name })
+				for _, v := range a.Values {
+					assert.Equal(t, v.Number, a.Value(v.Name))
+				}
 			}
 			for _, o := range c.Outcomes {
 				if o.Error == "" {
@@ -212,9 +228,70 @@ func TestScheduling(t *testing.T) {
 		if s.Yield != "" {
 			assert.Less(t, s.YieldTarget, uint64(len(p.Call(s.Yield).Args)), "position of the target of a yield")
 		}
-		for _, at := range []string{s.Preempted, s.Steal} {
+		if at := s.Steal; at != "" {
 			layout, field, _ := strings.Cut(at, ".")
 			assert.NotPanics(t, func() { p.Layout(layout).Field(field) }, at)
+		}
+		if p.HasCall(s.Preempted) {
+			assert.NotEmpty(t, p.Call(s.Preempted).Args, "preempted is a call: want a first argument that names the CPU")
+			assert.Panics(t, func() { p.PreemptedField() })
+			return
+		}
+		l, f, mask := p.PreemptedField()
+		assert.True(t, strings.HasPrefix(s.Preempted, l.Name+"."+f.Name), "%s: got the field %s.%s", s.Preempted, l.Name, f.Name)
+		assert.NotZero(t, mask)
+		assert.LessOrEqual(t, bits.Len64(mask), int(8*f.Size), "%s: bits of the field", s.Preempted)
+	})
+}
+
+// What the portable checks find on each platform.
+func TestSchedulingOfPlatforms(t *testing.T) {
+	for _, c := range []struct {
+		p              *Platform
+		kick, waitCall bool
+		preempted      string // "" where it is a call
+		mask           uint64
+	}{
+		{X86KVM(), true, false, "kvm_steal_time.preempted", 0xff},
+		{PowerPCPAPR(), true, true, "lppaca.yield_count", 1},
+		{S390(), false, false, "", 0},
+	} {
+		t.Run(c.p.Name, func(t *testing.T) {
+			assert.Equal(t, c.kick, c.p.HasCall(c.p.Scheduling.Kick), "the kick is a call")
+			assert.Equal(t, c.waitCall, c.p.HasCall(c.p.Scheduling.Wait), "the wait is a call")
+			require.Equal(t, c.preempted == "", c.p.HasCall(c.p.Scheduling.Preempted), "preempted is a call")
+			if c.preempted != "" {
+				l, f, mask := c.p.PreemptedField()
+				assert.Equal(t, c.preempted, l.Name+"."+f.Name)
+				assert.Equal(t, c.mask, mask)
+			}
+		})
+	}
+}
+
+// Whole fields of any size are found, not only bytes and bits.
+func TestPreemptedFieldOfAnySize(t *testing.T) {
+	p := PowerPCPAPR()
+	for field, want := range map[string]uint64{"idle": 0xff, "slb_count": 0xffff, "yield_count": 0xffffffff, "dtl_idx": ^uint64(0)} {
+		p.Scheduling.Preempted = "lppaca." + field
+		_, f, mask := p.PreemptedField()
+		assert.Equal(t, field, f.Name)
+		assert.Equal(t, want, mask, field)
+	}
+}
+
+// The portable checks ask for the results of kick and yield by what the target does,
+// in the same words on every platform that has a rule about it.
+func TestPortableOutcomes(t *testing.T) {
+	each(t, func(t *testing.T, p *Platform) {
+		s := p.Scheduling
+		for _, when := range []string{"self", "running target", "waiting target", "absent target"} {
+			if s.Kick != "" {
+				assert.NotPanics(t, func() { p.Result(s.Kick, when) }, "%s, %s", s.Kick, when)
+			}
+			if question := "yield/" + strings.ReplaceAll(when, " ", "-"); s.Yield != "" && p.HasRule(question) {
+				assert.NotPanics(t, func() { p.Result(s.Yield, when) }, "%s, %s", s.Yield, when)
+			}
 		}
 	})
 }
@@ -245,6 +322,7 @@ func TestLayouts(t *testing.T) {
 
 func TestEveryNumberCanBeSet(t *testing.T) {
 	each(t, func(t *testing.T, p *Platform) {
+		t.Parallel()
 		before := p.Numbers()
 		require.NotEmpty(t, before)
 		unique(t, "path", before, func(n Number) string { return n.Path })
@@ -253,7 +331,9 @@ func TestEveryNumberCanBeSet(t *testing.T) {
 			for _, value := range []int64{n.Value + 1, math.MinInt64, -1} {
 				require.NoError(t, c.Set(n.Path, value))
 				want[i].Value = value
-				require.Equal(t, want, c.Numbers(), "after setting %s to %d", n.Path, value)
+				if got := c.Numbers(); !slices.Equal(want, got) {
+					require.Equal(t, want, got, "after setting %s to %d", n.Path, value)
+				}
 			}
 			require.NoError(t, c.Set(n.Path, n.Value))
 			want[i] = n
@@ -306,6 +386,8 @@ func TestUnknownNamesPanic(t *testing.T) {
 	p := X86KVM()
 	for want, f := range map[string]func(){
 		`abi: no call named "X"`:                            func() { p.Call("X") },
+		`abi: no argument of KICK_CPU named "X"`:            func() { p.Call("KICK_CPU").Arg("X") },
+		`abi: no value of argument flags named "X"`:         func() { p.Call("KICK_CPU").Arg("flags").Value("X") },
 		`abi: no outcome of KICK_CPU named "X"`:             func() { p.Result("KICK_CPU", "X") },
 		`abi: no error named "X"`:                           func() { p.Errno("X") },
 		`abi: no feature named "X"`:                         func() { p.Feature("X") },

@@ -2,5 +2,5 @@ package abi
 
 // Platforms returns all platforms, each a fresh copy.
 func Platforms() []*Platform {
-	return []*Platform{X86KVM()}
+	return []*Platform{X86KVM(), PowerPCPAPR(), S390()}
 }
