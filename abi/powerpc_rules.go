@@ -126,7 +126,7 @@ func paprConventionRules() []Rule {
 		paprRule("convention/status-stored",
 			"Each call leaves a status in r3; the call's number, which was there before, is gone.",
 			loparCall, paprHcall,
-			qemuConfer.noting("before 11.1 leaves through the CPU's loop and stores no status where it yields")).
+			qemuConfer.noting("leaves through the CPU's loop and stores no status where it yields; 11.1.2 was seen to store one")).
 			wants("left", 0, "calls after which r3 holds the number"),
 		paprRule("convention/registers-preserved",
 			"A call changes no general register but r0 and r3 to r12.",
@@ -288,10 +288,10 @@ func paprConferRules() []Rule {
 
 		splparRule("confer/all-processors",
 			"A confer to ALL gives the result listed for it.",
-			loparConfer, paprHcall, qemuConfer.noting("before 11.1 stores no status")),
+			loparConfer, paprHcall, qemuConfer.noting("stores no status; 11.1.2 was seen to")),
 		splparRule("confer/matching-odd-count",
 			"A confer with the odd count that its target has gives the result listed for it.",
-			loparConfer, paprHcall, qemuConfer.noting("before 11.1 stores no status")),
+			loparConfer, paprHcall, qemuConfer.noting("stores no status; 11.1.2 was seen to")),
 		splparRule("confer/count-high-half",
 			"Only the low 32 bits of the count are looked at: 2^32 more is the same count, and gives the same result.",
 			loparConfer.noting("takes a uint32"), paprHcall, qemuConfer),
