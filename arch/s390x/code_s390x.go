@@ -33,10 +33,7 @@ func Copy() (*Code, error) {
 		return nil, err
 	}
 	c.Bytes = append(c.Bytes, unsafe.Slice((*byte)(entries.run), length)...)
-	for _, f := range c.Fixups {
-		f.At += instructionLength(c.Bytes[f.At])
-		c.Fixups = append(c.Fixups, f)
-	}
+	c.addAfter()
 	return c, nil
 }
 

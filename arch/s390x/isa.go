@@ -45,7 +45,7 @@
 // # Operations
 //
 // A Call loads R0 to R14 and, from the two lowest bits of the operation's Flags, the condition
-// code as they are in the operation, and stores them all. Its forms are whole instructions, as
+// code as they are in the operation, and stores them all, after an exception too. Its forms are whole instructions, as
 // the number of a DIAGNOSE is part of it, and named as in assembler. Result.Value is the
 // length of the call in bytes, 4, told by the instructions after it that were left out; so
 // CallLength is the same.
@@ -106,6 +106,14 @@ type Code struct {
 
 // Fixup says where to go on after an exception at an address.
 type Fixup struct{ At, Resume int }
+
+// addAfter adds, to fixups for instructions, those for the addresses after them.
+func (c *Code) addAfter() {
+	for _, f := range c.Fixups {
+		f.At += instructionLength(c.Bytes[f.At])
+		c.Fixups = append(c.Fixups, f)
+	}
+}
 
 // What Run's second argument is the sum of.
 const (

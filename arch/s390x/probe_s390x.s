@@ -527,14 +527,26 @@ FORM(·form12, 0xae135000) // sigp r1,r3,0x0(r5)
 FORM(·form13, 0xaebca000) // sigp r11,r12,0x0(r10)
 FORM(·form14, 0xae240015) // sigp r2,r4,0x15
 
+// returned and faultCall are where a call goes on after it, or after its exception in a kernel:
+// registers are as the call, or the CPU, left them. In both the result has them all.
 TEXT ·returned(SB), NOSPLIT|NOFRAME, $0-0
 	STMG R0, R14, const_stackCall(R15)
+	MOVD $0, R0
+	BR   ·record(SB)
+
+TEXT ·faultCall(SB), NOSPLIT|NOFRAME, $0-0
+	STMG R0, R14, const_stackCall(R15)
+	MOVD $1, R0
+	BR   ·record(SB)
+
+// record(faulted R0)
+TEXT ·record(SB), NOSPLIT|NOFRAME, $0-0
 	IPM_R2
 	SRD  $28, R2
 	AND  $3, R2
 	MOVD const_stackFrame(R15), R8
 	MOVD const_frameAt(R8), R1
-	SLD $const_slotShift, R1
+	SLD  $const_slotShift, R1
 	MOVD $const_frameOps(R8)(R1*1), R9
 	MOVD $const_frameResults(R8)(R1*1), R7
 	MOVD R2, const_resultFlags(R7)
@@ -549,11 +561,15 @@ TEXT ·returned(SB), NOSPLIT|NOFRAME, $0-0
 	MOVD R1, (const_resultRegs+13*8)(R7)
 	MOVD $0, R1
 	MOVD R1, (const_resultRegs+15*8)(R7)
+	CMPBNE R0, $0, faulted
 
 	// Each step has left a byte 1: their number is the sum of the bytes, which a
-	// multiplication has in its highest.
+	// multiplication has in its highest. (Go's assembler would have so long a constant
+	// elsewhere in memory.)
 	MOVD const_stackSteps(R15), R1
-	MOVD $0x0101010101010101, R2
+	MOVD $0x01010101, R2
+	SLD  $32, R2, R3
+	OR   R3, R2
 	MULLD R2, R1
 	SRD  $56, R1
 	MOVD $(const_callSteps+1), R2
@@ -562,9 +578,10 @@ TEXT ·returned(SB), NOSPLIT|NOFRAME, $0-0
 	MOVD R2, const_resultValue(R7)
 	BR   ·back(SB)
 
-// fault goes on after an instruction that faulted in a kernel. All but R15 may be a
-// program's. The number of the exception is where the CPU left it; a kernel that has this
-// elsewhere has nothing there, and the access faults.
+faulted:
+	BR ·code(SB)
+
+// fault goes on after any other instruction that faulted in a kernel.
 TEXT ·fault(SB), NOSPLIT|NOFRAME, $0-0
 	MOVD const_stackFrame(R15), R8
 	MOVD const_frameAt(R8), R1
@@ -572,6 +589,8 @@ TEXT ·fault(SB), NOSPLIT|NOFRAME, $0-0
 	MOVD $const_frameResults(R8)(R1*1), R7
 	BR   ·code(SB)
 
+// code has the number of the exception, which is where the CPU left it. A kernel that has this
+// elsewhere has nothing there: the access faults in turn.
 TEXT ·code(SB), NOSPLIT|NOFRAME, $0-0
 	MOVHZ const_lowcoreCode(R0), R1
 	AND   $0x7f, R1
@@ -633,21 +652,21 @@ GLOBL ·entries(SB), RODATA|NOPTR, $16
 	DATA ·fixups+((n)*16)(SB)/8, $at(SB); \
 	DATA ·fixups+((n)*16+8)(SB)/8, $resume(SB)
 
-FIXUP(0, ·form0, ·fault)
-FIXUP(1, ·form1, ·fault)
-FIXUP(2, ·form2, ·fault)
-FIXUP(3, ·form3, ·fault)
-FIXUP(4, ·form4, ·fault)
-FIXUP(5, ·form5, ·fault)
-FIXUP(6, ·form6, ·fault)
-FIXUP(7, ·form7, ·fault)
-FIXUP(8, ·form8, ·fault)
-FIXUP(9, ·form9, ·fault)
-FIXUP(10, ·form10, ·fault)
-FIXUP(11, ·form11, ·fault)
-FIXUP(12, ·form12, ·fault)
-FIXUP(13, ·form13, ·fault)
-FIXUP(14, ·form14, ·fault)
+FIXUP(0, ·form0, ·faultCall)
+FIXUP(1, ·form1, ·faultCall)
+FIXUP(2, ·form2, ·faultCall)
+FIXUP(3, ·form3, ·faultCall)
+FIXUP(4, ·form4, ·faultCall)
+FIXUP(5, ·form5, ·faultCall)
+FIXUP(6, ·form6, ·faultCall)
+FIXUP(7, ·form7, ·faultCall)
+FIXUP(8, ·form8, ·faultCall)
+FIXUP(9, ·form9, ·faultCall)
+FIXUP(10, ·form10, ·faultCall)
+FIXUP(11, ·form11, ·faultCall)
+FIXUP(12, ·form12, ·faultCall)
+FIXUP(13, ·form13, ·faultCall)
+FIXUP(14, ·form14, ·faultCall)
 FIXUP(15, ·stsi, ·fault)
 FIXUP(16, ·load1, ·fault)
 FIXUP(17, ·load2, ·fault)

@@ -1,0 +1,114 @@
+package probetest
+
+import (
+	"bytes"
+	"debug/elf"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Build builds the tests of the probe of an architecture, with more arguments for go, and
+// returns the file. It skips the calling test where tests are to be short.
+func Build(t *testing.T, goarch string, args ...string) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("builds for another architecture; not done under -short")
+	}
+	file := filepath.Join(t.TempDir(), goarch+".test")
+	cmd := exec.Command("go", append(append([]string{"test", "-c", "-o", file}, args...), "pvabi/arch/"+goarch)...)
+	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+goarch, "CGO_ENABLED=0")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%v: %s", cmd, out)
+	return file
+}
+
+// Code is a probe that was found in a program's file. Offsets are in bytes.
+type Code struct {
+	Bytes  []byte
+	Run    int
+	Fixups []struct{ At, Resume int }
+}
+
+// Find returns the probe in a program that Build built.
+func Find(file, goarch string) (*Code, error) {
+	f, err := elf.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	all, err := f.Symbols()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	symbols := map[string]elf.Symbol{}
+	for _, s := range all {
+		symbols[s.Name] = s
+	}
+	symbol := func(name string) (elf.Symbol, error) {
+		s, ok := symbols["pvabi/arch/"+goarch+"."+name]
+		if !ok {
+			return s, fmt.Errorf("%s has no symbol %s", file, name)
+		}
+		return s, nil
+	}
+	read := func(s elf.Symbol, size uint64) ([]byte, error) {
+		section := f.Sections[s.Section]
+		b := make([]byte, size)
+		_, err := section.ReadAt(b, int64(s.Value-section.Addr))
+		return b, err
+	}
+	run, err := symbol("run")
+	if err != nil {
+		return nil, err
+	}
+	end, err := symbol("end")
+	if err != nil {
+		return nil, err
+	}
+	table, err := symbol("fixups")
+	if err != nil {
+		return nil, err
+	}
+	c := &Code{}
+	if c.Bytes, err = read(run, end.Value-run.Value); err != nil {
+		return nil, fmt.Errorf("%s: the probe's code: %w", file, err)
+	}
+	words, err := read(table, table.Size)
+	if err != nil {
+		return nil, fmt.Errorf("%s: the probe's fixups: %w", file, err)
+	}
+	for r := bytes.NewReader(words); r.Len() > 0; {
+		var pair [16]byte
+		if _, err := r.Read(pair[:]); err != nil {
+			return nil, fmt.Errorf("%s: the probe's fixups: %w", file, err)
+		}
+		at, resume := f.ByteOrder.Uint64(pair[:]), f.ByteOrder.Uint64(pair[8:])
+		c.Fixups = append(c.Fixups, struct{ At, Resume int }{int(at - run.Value), int(resume - run.Value)})
+	}
+	return c, nil
+}
+
+// foreign keeps what Foreign found.
+var foreign = map[string]*Code{}
+
+// Foreign returns the probe of an architecture, from a program that is built for it. It is the
+// same wherever a program has it, which Foreign tests by building two. Tests that run at the same
+// time must not call it.
+func Foreign(t *testing.T, goarch string) *Code {
+	t.Helper()
+	if c := foreign[goarch]; c != nil {
+		return c
+	}
+	here, err := Find(Build(t, goarch), goarch)
+	require.NoError(t, err)
+	there, err := Find(Build(t, goarch, "-ldflags=-T=0x4321000"), goarch)
+	require.NoError(t, err)
+	require.Equal(t, here, there, "the probe in programs that lie at different addresses")
+	foreign[goarch] = here
+	return here
+}
