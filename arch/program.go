@@ -132,7 +132,7 @@ const (
 	FrameResume    = 0x018 // the probe's own: where to go on after an exception
 	FrameExit      = 0x020 // Arg[0] of the Exit that the CPU is out for
 	FrameSelf      = 0x028 // the frame's own address
-	FrameScratch   = 0x040 // 64 bytes for the probe
+	FrameScratch   = 0x040 // for the probe, up to FrameEvents
 	FrameEvents    = 0x800 // interrupts taken, one word for each of 256 vectors
 	FrameOps       = 0x1000
 	FrameResults   = FrameOps + MaxOps*SlotSize

@@ -9,7 +9,7 @@ import (
 
 // Where the assembler put things.
 var (
-	entries struct{ run, end unsafe.Pointer }
+	entries struct{ run, guest, gate, end unsafe.Pointer }
 	fixups  [8]struct{ at, resume unsafe.Pointer }
 )
 
@@ -25,7 +25,7 @@ func Copy() (*Code, error) {
 		}
 		return o
 	}
-	c := &Code{Run: offset(entries.run)}
+	c := &Code{Run: offset(entries.run), Guest: offset(entries.guest), Gate: offset(entries.gate)}
 	for _, f := range fixups {
 		c.Fixups = append(c.Fixups, Fixup{offset(f.at), offset(f.resume)})
 	}

@@ -30,6 +30,14 @@
 // privileged operations then touch, and the vector registers are the program's to use. In
 // a kernel they are some process's, and LoadVectors and StoreVectors are unknown operations.
 //
+// On a bare CPU, one that a carrier made, Guest is where it starts: in supervisor or problem
+// state, little endian, with R3 and R4 as for Run, R1 at [StackHeader] bytes below the top of a
+// stack of 4 KiB, and SPRG0 the frame's address. R4 has [Bare] in supervisor state and Process
+// in problem state. Guest calls Run and leaves each time by a store of the Status, one byte, to
+// address [Door]; when it is let in again, it goes on after the Exit. [Vectors] are what has to
+// be at real address 0, with LPCR[ILE] and LPCR[LD] set, LPCR[AIL] not. Memory must have the
+// same addresses in real mode and outside it.
+//
 // # Exceptions
 //
 // An exception ends the operation that it happens in, and the program goes on with the
@@ -40,6 +48,16 @@
 // check of its own (arch/powerpc/kernel/traps.c, do_program_check, Linux 7.2). For that reason
 // the probe reads and writes no register but those listed here, which every machine since
 // POWER8 has, and "sc 1" is only for guests of a hypervisor: on bare metal it is a system call.
+//
+// On a bare CPU the Vectors see to all exceptions. Result.Trap is 1 more than the vector, 0x701
+// for a program interrupt; Result.Code is DSISR if that is data storage or alignment (0x300,
+// 0x600), and SRR1 otherwise. An interrupt is counted in the frame under its vector divided by 256,
+// [Decrementer], [External] or [Doorbell]. After that of the decrementer, this is set to
+// the largest number that it can be. One that is external is accepted at PAPR's interrupt
+// controller, the CPU's own request by H_IPI is withdrawn, for which the CPU's number must be at
+// [FrameServer] in the frame, and the interrupt is ended; a program has such an interrupt made by
+// the call H_IPI. In problem state interrupts are always on, and Guest needs an MMU, which
+// problem state turns on.
 //
 // # Operations
 //
@@ -81,8 +99,9 @@ var ISA = &arch.ISA{
 // Code is a copy of the probe. Offsets are in bytes from its beginning.
 type Code struct {
 	Bytes []byte
-	// Run is the entry that the package comment describes.
-	Run int
+	// Run, Guest and Gate, which Vectors call, are entries that the package comment
+	// describes.
+	Run, Guest, Gate int
 	// Fixups list the instructions that may fault.
 	Fixups []Fixup
 }
@@ -94,6 +113,7 @@ type Fixup struct{ At, Resume int }
 const (
 	Resumed = 1 // go on after an Exit
 	Process = 2 // problem state
+	Bare    = 4 // supervisor state of a bare CPU
 )
 
 // Status is what the probe leaves with.
@@ -108,6 +128,56 @@ const (
 
 // Stack is how many bytes of stack Run needs.
 const Stack = 512
+
+// What a bare CPU runs with.
+const (
+	// Door is the address at which Guest leaves: mapped, but with no memory behind. A call
+	// will not do for problem state.
+	Door = 0x3ff00000
+	// StackHeader is what a caller of Run leaves above its own stack, in bytes.
+	StackHeader = 32
+	// FrameServer is the offset in a frame of the CPU's number as the interrupt controller's
+	// calls have it.
+	FrameServer = arch.FrameScratch + 0x10
+
+	// The interrupts, as a frame counts them.
+	External    = 5
+	Decrementer = 9
+	Doorbell    = 10
+
+	// Vectors of exceptions that checks meet (Power ISA 3.1B, book III, "Interrupt Vector
+	// Offsets").
+	DataStorage = 0x300
+	Program     = 0x700
+)
+
+// ProgramPrivileged is the bit of SRR1, Result.Code, that tells of a program interrupt that it
+// is for an instruction which problem state may not use.
+const ProgramPrivileged = 1 << 18
+
+const (
+	vectorsSize   = 0x2000 // the last vector of POWER10 is below
+	vectorsStride = 0x20   // the smallest distance between two of them
+)
+
+// Vectors returns what must be at real address 0 for a gate that is at an address below 32 MiB:
+// at each vector four instructions that keep R3 and LR and call it.
+func Vectors(gate uint64) []byte {
+	const (
+		mtsprg1R3 = 0x7c7143a6 // mtsprg 1, r3
+		mflrR3    = 0x7c6802a6 // mflr r3
+		mtsprg2R3 = 0x7c7243a6 // mtsprg 2, r3
+		bl        = 0x48000001 // bl, from here
+	)
+	var b []byte
+	for at := uint64(0); at < vectorsSize; at += vectorsStride {
+		branch := at + gateCall - 4
+		for _, word := range []uint32{mtsprg1R3, mflrR3, mtsprg2R3, bl | uint32(gate-branch)&0x03fffffc, 0, 0, 0, 0} {
+			b = binary.LittleEndian.AppendUint32(b, word)
+		}
+	}
+	return b
+}
 
 // The registers that ReadRegister knows, by their numbers as special purpose registers
 // (Power ISA 3.1B, book III, "Special Purpose Registers"); MSR, which has none, by a number

@@ -27,13 +27,17 @@ const (
 
 	frameAt        = arch.FrameAt
 	frameCompleted = arch.FrameCompleted
+	frameStack     = arch.FrameStack
 	frameResume    = arch.FrameResume
 	frameExit      = arch.FrameExit
 	frameFlags     = arch.FrameScratch     // Run's second argument
 	frameMSR       = arch.FrameScratch + 8 // in a kernel, the program's MSR outside calls
+	frameServer    = FrameServer
+	frameEvents    = arch.FrameEvents
 	frameOps       = arch.FrameOps
 	frameResults   = arch.FrameResults
 	frameVectors   = arch.FrameVectors
+	frameSaved     = arch.FrameScratch + 0x40 // of a bare CPU, registers as an interrupt found them
 	maxOps         = arch.MaxOps
 	slotShift      = 8 // 1<<slotShift is arch.SlotSize
 
@@ -74,9 +78,34 @@ const (
 
 	hCede = 0xe0 // PAPR, H_CEDE: arch/powerpc/include/asm/hvcall.h, Linux 7.2
 
-	msrEE   = 1 << 15 // Power ISA 3.1B, book III, "Machine State Register"
-	sprSRR0 = 26
-	sprSRR1 = 27
+	ownVectors = Process | Bare // where the program has the vector registers to itself
+
+	msrEE    = 1 << 15 // Power ISA 3.1B, book III, "Machine State Register"
+	sprDSISR = 18
+	sprSRR0  = 26
+	sprSRR1  = 27
+	sprSPRG0 = 272
+	sprSPRG1 = 273
+	sprSPRG2 = 274
+	sprSPRG3 = 275
+
+	// Vectors that gate knows, from "Interrupt Vector Offsets" there.
+	vectorDSI       = DataStorage
+	vectorAlignment = 0x600
+	vectorExternal  = External << 8
+	vectorDEC       = Decrementer << 8
+	vectorDoorbell  = Doorbell << 8
+
+	srr1Exception   = 0x783f0000 // bits 33 to 36 and 42 to 47 of SRR1
+	decrementerBits = 56         // of the large decrementer of POWER9 and POWER10
+	gateCall        = 16         // from a vector to what follows its call of gate
+
+	// The interrupt controller's calls and the priority that stands for no request: PAPR,
+	// "Interrupt Support"; arch/powerpc/include/asm/hvcall.h and xics.h, Linux 7.2.
+	hEOI      = 0x64
+	hIPI      = 0x6c
+	hXIRR     = 0x74
+	noRequest = 0xff
 )
 
 // The shift fits the size, and Stack is enough, or this does not compile.

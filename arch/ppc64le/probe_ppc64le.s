@@ -15,6 +15,7 @@
 #define SC1 WORD $0x44000022            // sc 1
 #define MFMSR_R3 WORD $0x7c6000a6       // mfmsr r3
 #define MTMSRD_R3 WORD $0x7c610164      // mtmsrd r3, 1: only EE and RI
+#define RFID WORD $0x4c000024           // rfid
 #define PRIORITY_LOW WORD $0x7c210b78   // or r1, r1, r1
 #define PRIORITY_MEDIUM WORD $0x7c421378 // or r2, r2, r2
 
@@ -97,6 +98,7 @@ TEXT ·interpret(SB), NOSPLIT|NOFRAME, $0-0
 
 entered:
 	// An operation that faulted comes back from here, too, with R3 1.
+	MOVD R1, const_frameStack(R26)
 	MOVD R3, R5
 	BL   ·here(SB)
 	CMP  R3, $0
@@ -638,7 +640,7 @@ loop:
 
 loadVectors:
 	MOVD const_frameFlags(R26), R4
-	ANDCC $const_Process, R4, R4
+	ANDCC $const_ownVectors, R4, R4
 	BEQ  unknown
 	MOVD const_opArg(R27), R4
 	CMP  R4, $0
@@ -650,7 +652,7 @@ loadVectors:
 
 storeVectors:
 	MOVD const_frameFlags(R26), R4
-	ANDCC $const_Process, R4, R4
+	ANDCC $const_ownVectors, R4, R4
 	BEQ  unknown
 	MOVD const_opArg(R27), R4
 	CMP  R4, $0
@@ -841,13 +843,150 @@ TEXT ·storeVectors(SB), NOSPLIT|NOFRAME, $0-0
 	VECTORS(STORE)
 	RET
 
+// guest(frame R3, flags R4) does not return. R1 is a stack of its own.
+TEXT ·guest(SB), NOSPLIT|NOFRAME, $0-0
+	MOVD R3, R14
+	MOVD R4, R15
+	MOVD $const_Door, R16
+
+again:
+	BL   ·run(SB)
+	MOVB R3, (R16)
+	MOVD R14, R3
+	OR   $const_Resumed, R15, R4
+	BR   again
+
+// gate takes the exceptions and interrupts of a bare CPU, in real mode and with interrupts
+// off. LR tells the vector that it was called from; R3 and LR as they were are in SPRG1 and
+// SPRG2, the frame's address is in SPRG0.
+TEXT ·gate(SB), NOSPLIT|NOFRAME, $0-0
+	MOVD R4, SPR(const_sprSPRG3)
+	MOVD SPR(const_sprSPRG0), R4
+	MOVD R0, (const_frameSaved+0*8)(R4)
+	MOVD R5, (const_frameSaved+1*8)(R4)
+	MOVD R6, (const_frameSaved+2*8)(R4)
+	MOVD R7, (const_frameSaved+3*8)(R4)
+	MOVD R8, (const_frameSaved+4*8)(R4)
+	MOVD R9, (const_frameSaved+5*8)(R4)
+	MOVD R10, (const_frameSaved+6*8)(R4)
+	MOVD R11, (const_frameSaved+7*8)(R4)
+	MOVD R12, (const_frameSaved+8*8)(R4)
+	MOVW CR, R5
+	MOVD R5, (const_frameSaved+9*8)(R4)
+	MOVD CTR, R5
+	MOVD R5, (const_frameSaved+10*8)(R4)
+	MOVD XER, R5
+	MOVD R5, (const_frameSaved+11*8)(R4)
+	MOVD SPR(const_sprSRR0), R5
+	MOVD R5, (const_frameSaved+12*8)(R4)
+	MOVD SPR(const_sprSRR1), R6
+	MOVD R6, (const_frameSaved+13*8)(R4)
+	MOVD $0, R0
+	MOVD LR, R3
+	ADD  $-const_gateCall, R3
+	CMP  R3, $const_vectorDEC
+	BEQ  decrementer
+	CMP  R3, $const_vectorExternal
+	BEQ  external
+	CMP  R3, $const_vectorDoorbell
+	BEQ  count
+
+	// An exception. The operation is given up, and with it all registers. SRR1 is MSR as it
+	// was but for the bits that tell of the exception.
+	MOVD R4, R26
+	MOVD const_frameAt(R26), R28
+	SLD  $const_slotShift, R28, R28
+	ADD  R26, R28
+	MOVD $const_frameResults, R5
+	ADD  R5, R28
+	ADD  $1, R3, R5
+	MOVD R5, const_resultTrap(R28)
+	MOVD R6, R5
+	CMP  R3, $const_vectorDSI
+	BEQ  storage
+	CMP  R3, $const_vectorAlignment
+	BNE  coded
+
+storage:
+	MOVD SPR(const_sprDSISR), R5
+
+coded:
+	MOVD R5, const_resultCode(R28)
+	MOVD $const_srr1Exception, R5
+	ANDN R5, R6, R6
+	MOVD R6, SPR(const_sprSRR1)
+	MOVD const_frameResume(R26), R5
+	MOVD R5, SPR(const_sprSRR0)
+	MOVD const_frameStack(R26), R1
+	MOVD $1, R3
+	RFID
+
+	// The exception lasts for as long as the decrementer is negative. It becomes the largest
+	// number that it can be.
+decrementer:
+	MOVD $-1, R5
+	SRD  $(65-const_decrementerBits), R5, R5
+	MOVD R5, SPR(const_DEC)
+	BR   count
+
+	// Accept the interrupt, withdraw the request that another CPU made by H_IPI, end it.
+external:
+	MOVD $const_hXIRR, R3
+	SC1
+	MOVD SPR(const_sprSPRG0), R5
+	MOVD R4, (const_frameSaved+14*8)(R5)
+	MOVD $const_hIPI, R3
+	MOVD const_frameServer(R5), R4
+	MOVD $const_noRequest, R5
+	SC1
+	MOVD SPR(const_sprSPRG0), R5
+	MOVD $const_hEOI, R3
+	MOVD (const_frameSaved+14*8)(R5), R4
+	SC1
+	MOVD SPR(const_sprSPRG0), R4
+	MOVD $const_vectorExternal, R3
+
+	// 8 bytes for each 256 of vectors.
+count:
+	SRD  $5, R3, R3
+	ADD  R4, R3
+	MOVD const_frameEvents(R3), R5
+	ADD  $1, R5
+	MOVD R5, const_frameEvents(R3)
+	MOVD (const_frameSaved+13*8)(R4), R5
+	MOVD R5, SPR(const_sprSRR1)
+	MOVD (const_frameSaved+12*8)(R4), R5
+	MOVD R5, SPR(const_sprSRR0)
+	MOVD (const_frameSaved+11*8)(R4), R5
+	MOVD R5, XER
+	MOVD (const_frameSaved+10*8)(R4), R5
+	MOVD R5, CTR
+	MOVWZ (const_frameSaved+9*8)(R4), R5
+	MOVFL R5, CR
+	MOVD (const_frameSaved+8*8)(R4), R12
+	MOVD (const_frameSaved+7*8)(R4), R11
+	MOVD (const_frameSaved+6*8)(R4), R10
+	MOVD (const_frameSaved+5*8)(R4), R9
+	MOVD (const_frameSaved+4*8)(R4), R8
+	MOVD (const_frameSaved+3*8)(R4), R7
+	MOVD (const_frameSaved+2*8)(R4), R6
+	MOVD (const_frameSaved+1*8)(R4), R5
+	MOVD (const_frameSaved+0*8)(R4), R0
+	MOVD SPR(const_sprSPRG2), R3
+	MOVD R3, LR
+	MOVD SPR(const_sprSPRG1), R3
+	MOVD SPR(const_sprSPRG3), R4
+	RFID
+
 // The end of what is copied.
 TEXT ·end(SB), NOSPLIT|NOFRAME, $0-0
 	TW $31, R0, R0
 
 DATA ·entries+0(SB)/8, $·run(SB)
-DATA ·entries+8(SB)/8, $·end(SB)
-GLOBL ·entries(SB), RODATA|NOPTR, $16
+DATA ·entries+8(SB)/8, $·guest(SB)
+DATA ·entries+16(SB)/8, $·gate(SB)
+DATA ·entries+24(SB)/8, $·end(SB)
+GLOBL ·entries(SB), RODATA|NOPTR, $32
 
 // Pairs of an instruction that may fault and the place to go on at.
 #define FIXUP(n, at) \
