@@ -5,7 +5,9 @@ var (
 	x86CPUID       = linux("arch/x86/kvm/cpuid.c", "__do_cpuid_func")
 	x86FindLeaf    = linux("arch/x86/kvm/cpuid.c", "kvm_get_hypervisor_cpuid")
 	x86Features    = linux("arch/x86/kvm/cpuid.c", "kvm_apply_cpuid_pv_features_quirk")
+	x86Caps        = linux("arch/x86/kvm/cpuid.c", "kvm_initialize_cpu_caps")
 	x86Scan        = linux("arch/x86/include/asm/cpuid/api.h", "cpuid_base_hypervisor")
+	x86GuestScan   = linux("arch/x86/kernel/kvm.c", "__kvm_cpuid_base")
 	x86GuestLeaf   = linux("arch/x86/kernel/kvm.c", "kvm_arch_para_features")
 	x86Gate        = linux("arch/x86/kvm/cpuid.h", "guest_pv_has")
 	x86Hypercall   = linux("arch/x86/kvm/x86.c", "____kvm_emulate_hypercall")
@@ -69,12 +71,17 @@ func (r Rule) on(since string, features ...string) Rule {
 
 func x86DiscoveryRules() []Rule {
 	return []Rule{
+		x86Rule("discovery/hypervisor-bit",
+			"On every CPU the bit that says that there is a hypervisor, hypervisor-bit in ECX of hypervisor-leaf, is set.",
+			x86GuestScan.noting("scans for the signature only where the bit is set"),
+			x86Caps.noting("offers the bit; the VMM passes it on")).
+			wants("set", 1, ""),
 		x86Rule("discovery/signature",
 			"A scan of the leaves from first-leaf to last-leaf in steps of leaf-step finds KVM's signature once.",
 			x86CPUID, x86Scan, docCPUID).
 			wants("found", 1, "leaves"),
 		x86Rule("discovery/signature-after-other",
-			"With another hypervisor's leaves at the first base and KVM's at the next, the scan finds KVM there, and the features that are enforced are those of the leaf found by the scan.",
+			"With another hypervisor's leaves at the first base and KVM's at the next, or at the last, the scan finds KVM there, and the features that are enforced are those of the leaf found by the scan.",
 			x86FindLeaf, x86Features, x86Scan,
 			x86GuestLeaf.noting("the guest adds the same offset to the base that it found"),
 			docCPUID.noting("knows only the leaf at the first base")).
@@ -133,9 +140,16 @@ func x86NumberRules() []Rule {
 			"CLOCK_PAIRING with clock type 0 gives a result listed for it: that of a pair written, or, on a host whose clock is not the TSC, that of no pair to be had.",
 			x86Hypercall, x86Pairing,
 			docHypercalls.noting("gives the error as a positive name; the code returns it negative")).on("4.11"),
+		x86Rule("number/clock-pairing-other-clock",
+			"CLOCK_PAIRING with any clock type but 0 gives the result listed for it.",
+			x86Pairing.noting("tests the clock type first, all 64 bits of it"), docHypercalls).on("4.11"),
 		x86Rule("number/send-ipi-empty",
 			"SEND_IPI with an empty bitmap gives the result listed for it: nobody was reached.",
 			x86Hypercall, x86SendIPI, docHypercalls).on("4.19", "PV_SEND_IPI"),
+		x86Rule("number/send-ipi-one-target",
+			"SEND_IPI with one CPU in its bitmap, another or the calling one, gives the result listed for it, and that CPU takes the interrupt.",
+			x86SendIPI, x86Unhalt.noting("what counts as accepted"), docHypercalls).on("4.19", "PV_SEND_IPI").
+			wants("taken", 1, "1 for once or more"),
 		x86Rule("number/sched-yield",
 			"SCHED_YIELD gives the result listed for it.",
 			x86Hypercall, docHypercalls.noting("names no result")).on("5.3", "PV_SCHED_YIELD"),
@@ -311,11 +325,11 @@ func x86StealRules() []Rule {
 			docMSR.noting("asks for alignment, not what happens without")).
 			wants("exception", 13, "vector"),
 		steal("steal/layout-written",
-			"After a CPU with STEAL_TIME enabled has entered the guest, version of its area is even and not zero, and the time that the CPU was kept waiting is added to steal.",
-			x86Steal, docMSR).
-			wants("parity", 0, "version modulo 2").wants("grows", 1, ""),
+			"After a CPU with STEAL_TIME enabled has come into the guest from its VMM, version of its area has changed and is even, and the time that the CPU was kept waiting is added to steal, whatever steal held.",
+			x86Steal, linux("arch/x86/kvm/x86.c", "kvm_arch_vcpu_load").noting("asks for an update each time"), docMSR).
+			wants("parity", 0, "version modulo 2").wants("changes", 1, "").wants("grows", 1, ""),
 		steal("steal/padding-untouched",
-			"The hypervisor does not write the padding of the steal time area.",
+			"The hypervisor writes neither the padding of the steal time area nor what is around the area.",
 			x86Steal).
 			wants("changed", 0, "bytes"),
 		steal("steal/flags-untouched",
@@ -342,7 +356,7 @@ func x86StealRules() []Rule {
 		preempted("preempted/descheduled",
 			"Preempted of a CPU that the host has taken its CPU from reads as set.",
 			x86Put, x86Preempted, x86SchedOut,
-			docMSR.noting("any value but zero; the code writes 1")).
+			docMSR.noting("any value but zero; the code writes the bit PREEMPTED and no other")).
 			wants("preempted", 1, ""),
 		preempted("preempted/waiting",
 			"Preempted of a CPU that waits reads zero.",

@@ -176,6 +176,8 @@ type T struct {
 	pool     *pool
 	findings map[string]*finding
 	failure  error
+	// after is done at the check's end, however it came about.
+	after []func()
 }
 
 // stop is what Fatal panics with.
@@ -189,6 +191,9 @@ func (t *T) protect(run func(*T)) {
 			t.failure = p.err
 		default:
 			t.failure = fmt.Errorf("panic in the check: %v\n%s", p, debug.Stack())
+		}
+		for _, f := range t.after {
+			f()
 		}
 		if t.failure != nil {
 			// What a failed check left running must not reach the next one.

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"pvabi/arch"
@@ -182,14 +183,24 @@ func (t *T) settle(m microvm.Machine, cpu, ops int) int {
 	return min(at, ops)
 }
 
-// staysLooks is how often stays looks. A CPU that was woken is runnable before the
-// call that woke it returns, and has these looks' time to show it.
-const staysLooks = 20
+// staysLooks is how often stays looks. Where Asleep tells of a wake-up at once, as a
+// microvm's does, one look would do.
+const staysLooks = 3
 
-// stays tells whether a CPU still sleeps in the operation, looked at several times.
+// stays tells whether a CPU still sleeps in the operation, looked at several times. A CPU
+// that is seen awake in it may be about to go on, or to sleep again: the hypervisor wakes
+// its threads for reasons of its own (KVM for one where a CPU of the machine enters, Linux
+// 7.2.12, arch/x86/kvm/x86.c, kvm_gen_kvmclock_update). Only having gone on counts.
 func (t *T) stays(m microvm.Machine, cpu, op int) bool {
 	for range staysLooks {
-		if !t.asleepAt(m, cpu, op) {
+		var at int
+		if !t.Until(func() bool {
+			at, _ = m.At(cpu)
+			return at != op || t.asleepAt(m, cpu, op)
+		}) {
+			t.Fatal(fmt.Errorf("CPU %d neither sleeps in operation %d nor goes on", cpu, op))
+		}
+		if at != op {
 			return false
 		}
 		time.Sleep(time.Millisecond)
@@ -203,15 +214,25 @@ func (t *T) sleeper(m microvm.Machine, cpu int, interrupts uint64) {
 	t.Control("the waiter sleeps before the kick, in operation", 0, t.settle(m, cpu, 1))
 }
 
-// runner has a CPU run, and sees it run, until end is called.
-func (t *T) runner(m microvm.Machine, cpu int) (end func()) {
+// runner has a CPU do what is in p and then run, and sees it run, until end is called.
+func (t *T) runner(m microvm.Machine, cpu int, p ...arch.Op) (end func()) {
 	flag := m.Alloc(8, 8, 0)
-	t.start(m, cpu, store(flag.Address(), 1, 8), spinUntil(flag.Address(), ^uint64(0), 2, 0))
+	t.start(m, cpu, append(p, store(flag.Address(), 1, 8), spinUntil(flag.Address(), ^uint64(0), 2, 0))...)
 	t.Control("the running CPU runs", true, t.Until(func() bool { return flag.Load(0, 8) == 1 }))
 	return func() {
 		flag.Store(0, 8, 2)
 		t.finish(m, cpu)
 	}
+}
+
+// crowd makes CPUs compete for one CPU of the host until release is called, or else until
+// the check's end.
+func (t *T) crowd(m microvm.Machine, cpus ...int) (release func()) {
+	release, err := m.Crowd(cpus...)
+	t.Check("put CPUs on one CPU of the host", err)
+	release = sync.OnceFunc(release)
+	t.after = append(t.after, release)
+	return release
 }
 
 // bit is 1 for true: promises are counted.

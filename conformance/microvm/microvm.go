@@ -73,8 +73,8 @@ type Config struct {
 	// Enforce has KVM refuse what Features does not offer.
 	Enforce bool
 	// KVMBase is the first leaf of KVM's discovery, a multiple of 0x100 from
-	// 0x40000000 on; 0 is 0x40000000. Where it is higher, leaves of a foreign
-	// signature come first.
+	// 0x40000000 to 0x4000ff00; 0 is 0x40000000. Where it is higher, a leaf with a
+	// foreign signature is at 0x40000000.
 	KVMBase uint32
 	// User lists the CPUs that run their programs at privilege level 3.
 	User []int

@@ -52,12 +52,12 @@ type Identity struct {
 	Features *uint32
 	// Hints are added to those that the host offers.
 	Hints uint32
-	// Base is where KVM's leaves are, FirstLeaf or some LeafSteps above. All before it
-	// get a foreign signature.
+	// Base is where KVM's leaves are, FirstLeaf or some LeafSteps above. A foreign
+	// signature is then at FirstLeaf, and nothing between the two.
 	Base uint32
 }
 
-// foreign is the signature of leaves before KVM's, three words of it.
+// foreign is the signature of the leaf before KVM's, three words of it.
 const foreign = "pvabi.pvabi."
 
 // CPUID makes the leaves of one CPU from those that the host supports.
@@ -66,9 +66,9 @@ func CPUID(supported []Entry, id Identity) ([]Entry, error) {
 		return nil, fmt.Errorf("kvm: no hypervisor's leaves can begin at %#x: not a multiple of %#x from %#x on", id.Base, LeafStep, FirstLeaf)
 	}
 	var out []Entry
-	for base := uint32(FirstLeaf); base < id.Base; base += LeafStep {
+	if id.Base > FirstLeaf {
 		word := func(i int) uint32 { return binary.LittleEndian.Uint32([]byte(foreign)[4*i:]) }
-		out = append(out, Entry{Function: base, EAX: base, EBX: word(0), ECX: word(1), EDX: word(2)})
+		out = append(out, Entry{Function: FirstLeaf, EAX: FirstLeaf, EBX: word(0), ECX: word(1), EDX: word(2)})
 	}
 	for _, e := range supported {
 		switch f := e.Function; {

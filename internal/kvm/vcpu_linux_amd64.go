@@ -4,74 +4,22 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
-	"sync"
-	"sync/atomic"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
 
-// VCPU is a CPU of a machine.
-type VCPU struct {
-	vm     *VM
-	fd     int
-	id     uint32
-	thread int // of the operating system
-	shared []byte
-
-	work  chan func() // what the thread has to do; closed to end it
-	ended chan struct{}
-	exits chan Exit
-
-	lock     sync.Mutex
-	running  bool
-	stopping bool
-
-	stats     *Statistics
-	statsFile *os.File
-	statsErr  error
-	paravirt  []msrEntry // registers of the paravirtual ABI that there are, and their values at reset
+// vcpuArch is what a CPU has on x86 only.
+type vcpuArch struct {
+	paravirt []msrEntry // registers of the paravirtual ABI that there are, and their values at reset
 }
 
 // NewVCPU makes a CPU with an APIC id and leaves of CPUID. If enforce is true, KVM refuses
 // what the leaf of paravirtual features does not offer.
 func (v *VM) NewVCPU(id uint32, leaves []Entry, enforce bool) (*VCPU, error) {
-	c := &VCPU{vm: v, id: id, fd: -1, work: make(chan func()), ended: make(chan struct{}), exits: make(chan Exit, 1)}
-	ready := make(chan struct{})
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the CPU
-		c.thread = unix.Gettid()
-		close(ready)
-		for f := range c.work {
-			f()
-		}
-		close(c.ended)
-	}()
-	<-ready
-	v.cpus = append(v.cpus, c)
-	return c, c.do(func() error { return c.setUp(leaves, enforce) })
-}
-
-// do has the CPU's thread do something, and waits for it. The CPU must not run.
-func (c *VCPU) do(f func() error) error {
-	done := make(chan error)
-	c.work <- func() { done <- f() }
-	if err := <-done; err != nil {
-		return fmt.Errorf("kvm: CPU with APIC id %d: %w", c.id, err)
-	}
-	return nil
+	return v.newVCPU(id, func(c *VCPU) error { return c.setUp(leaves, enforce) })
 }
 
 func (c *VCPU) setUp(leaves []Entry, enforce bool) error {
-	var err error
-	if c.fd, err = control(c.vm.fd, createVCPU, uintptr(c.id)); err != nil {
-		return fmt.Errorf("KVM_CREATE_VCPU: %w", err)
-	}
-	if c.shared, err = unix.Mmap(c.fd, 0, c.vm.system.mmapSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
-		return fmt.Errorf("map struct kvm_run: %w", err)
-	}
 	if enforce {
 		if err := enable(c.fd, CapEnforcePVFeature, "KVM_CAP_ENFORCE_PV_FEATURE_CPUID", 1); err != nil {
 			return err
@@ -85,131 +33,7 @@ func (c *VCPU) setUp(leaves []Entry, enforce bool) error {
 	if err := pass(c.fd, setCPUID2, t); err != nil {
 		return fmt.Errorf("KVM_SET_CPUID2: %w", err)
 	}
-	c.stats, c.statsFile, c.statsErr = statistics(c.fd)
 	return c.findParavirt()
-}
-
-func (c *VCPU) close() error {
-	close(c.work)
-	<-c.ended
-	var errs []error
-	if c.statsFile != nil {
-		errs = append(errs, c.statsFile.Close())
-	}
-	if c.shared != nil {
-		errs = append(errs, unix.Munmap(c.shared))
-	}
-	if c.fd >= 0 {
-		errs = append(errs, unix.Close(c.fd))
-	}
-	return errors.Join(errs...)
-}
-
-// Thread is the number of the operating system's thread of the CPU.
-func (c *VCPU) Thread() int { return c.thread }
-
-// Statistic reads one of KVM's counters of the CPU.
-func (c *VCPU) Statistic(name string) (uint64, error) {
-	if c.statsErr != nil {
-		return 0, c.statsErr
-	}
-	return c.stats.Value(name)
-}
-
-// HasStatistic tells whether KVM keeps such a counter.
-func (c *VCPU) HasStatistic(name string) bool { return c.stats != nil && c.stats.Has(name) }
-
-// Enter lets the CPU run and returns at once. An exit for which goOn returns true lets it
-// run on; any other is sent to Exits, one for each Enter. goOn is called in the CPU's own
-// thread.
-func (c *VCPU) Enter(goOn func(Exit) bool) {
-	c.lock.Lock()
-	c.running = true
-	c.lock.Unlock()
-	c.work <- func() {
-		e := c.run()
-		for e.Err == nil && !e.Stopped && goOn(e) {
-			e = c.run()
-		}
-		c.lock.Lock()
-		c.running, c.stopping = false, false
-		c.immediateExit(false)
-		c.lock.Unlock()
-		c.exits <- e
-	}
-}
-
-// Exits has one Exit for each Enter.
-func (c *VCPU) Exits() <-chan Exit { return c.exits }
-
-// Stop ends a run, if there is one; the exit says so, unless the CPU left by itself
-// before.
-func (c *VCPU) Stop() error {
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	if !c.running {
-		return nil
-	}
-	c.stopping = true
-	c.immediateExit(true)
-	// SIGURG is the signal that Go's runtime expects at any time.
-	if err := unix.Tgkill(os.Getpid(), c.thread, unix.SIGURG); err != nil {
-		return fmt.Errorf("kvm: stop the CPU with APIC id %d: %w", c.id, err)
-	}
-	return nil
-}
-
-// immediateExit sets the field of that name in struct kvm_run: KVM_RUN does what is left
-// of the last exit and returns EINTR.
-func (c *VCPU) immediateExit(on bool) {
-	var word uint32
-	if on {
-		word = 1 << 8
-	}
-	atomic.StoreUint32((*uint32)(unsafe.Pointer(&c.shared[0])), word)
-}
-
-// run enters the guest once.
-func (c *VCPU) run() Exit {
-	for {
-		_, err := control(c.fd, run, 0)
-		switch {
-		case err == nil:
-			return decodeExit(c.shared)
-		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN):
-			c.lock.Lock()
-			stopping := c.stopping
-			c.lock.Unlock()
-			if stopping {
-				return Exit{Stopped: true}
-			}
-		default:
-			return Exit{Err: fmt.Errorf("kvm: KVM_RUN of the CPU with APIC id %d: %w", c.id, err)}
-		}
-	}
-}
-
-// Finish has KVM do what is left of the last exit, such as to step over the instruction
-// that caused it, without running the guest.
-func (c *VCPU) Finish() error {
-	return c.do(func() error {
-		c.immediateExit(true)
-		defer c.immediateExit(false)
-		if _, err := control(c.fd, run, 0); err != nil && !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("finish the last exit: %w", err)
-		}
-		return nil
-	})
-}
-
-// Regs reads the general registers.
-func (c *VCPU) Regs() (r Regs, err error) {
-	return r, c.do(func() error { return named("KVM_GET_REGS", pass(c.fd, getRegs, &r)) })
-}
-
-// SetRegs writes the general registers.
-func (c *VCPU) SetRegs(r Regs) error {
-	return c.do(func() error { return named("KVM_SET_REGS", pass(c.fd, setRegs, &r)) })
 }
 
 // Sregs reads the system registers.
@@ -220,13 +44,6 @@ func (c *VCPU) Sregs() (s Sregs, err error) {
 // SetSregs writes the system registers.
 func (c *VCPU) SetSregs(s Sregs) error {
 	return c.do(func() error { return named("KVM_SET_SREGS", pass(c.fd, setSregs, &s)) })
-}
-
-func named(what string, err error) error {
-	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	return nil
 }
 
 // SetXCR0 chooses which parts of the extended state programs may use.

@@ -24,9 +24,9 @@ type x86KVM struct {
 	cpus []x86CPU
 	// wallClock is kvm->arch.wall_clock.
 	wallClock uint64
-	// What hosts differ in: the vendor of the processor, whether its TSC is the host's
-	// clock, and whether the host keeps scheduler statistics.
-	intel, otherClock, noStatistics bool
+	// What hosts differ in: the vendor of the processor, whether it has AVX, whether its
+	// TSC is the host's clock, and whether the host keeps scheduler statistics.
+	intel, noAVX, otherClock, noStatistics bool
 
 	hypercall  func(c *cpu, number uint64, args [4]uint64) int64
 	number     func(rax uint64) uint64
@@ -78,7 +78,7 @@ const quirkFixHypercall = 1 << 5
 func x86KVMHosts() []Host {
 	return []Host{
 		{Name: "amd", Text: "A processor of AMD.", Open: openX86KVM(nil)},
-		{Name: "intel", Text: "A processor of Intel.", Open: openX86KVM(func(x *x86KVM) { x.intel = true })},
+		{Name: "intel", Text: "A processor of Intel, one without AVX.", Open: openX86KVM(func(x *x86KVM) { x.intel, x.noAVX = true, true })},
 		{Name: "other-clock", Text: "A host whose clock is not the TSC.", Open: openX86KVM(func(x *x86KVM) { x.otherClock = true })},
 		{
 			Name: "no-statistics", Text: "A host that keeps no scheduler statistics, so that there is no STEAL_TIME.",
@@ -651,7 +651,11 @@ func (x *x86KVM) guestCPUID(_ *cpu, leaf, _ uint32) [4]uint32 {
 		}
 		return [4]uint32{word("hypervisor-leaf"), 0x68747541, 0x444d4163, 0x69746e65} // AuthenticAMD
 	case word("hypervisor-leaf"):
-		return [4]uint32{2: 1 << word("hypervisor-bit")}
+		const avx = 1<<28 | 1<<27 // AVX and OSXSAVE
+		if x.noAVX {
+			return [4]uint32{2: 1 << word("hypervisor-bit")}
+		}
+		return [4]uint32{2: 1<<word("hypervisor-bit") | avx}
 	case base:
 		return [4]uint32{base + word("max-leaf") - first, word("signature-ebx"), word("signature-ecx"), word("signature-edx")}
 	case base + word("features-leaf"):

@@ -50,11 +50,26 @@ var (
 		"privilege/user-has-no-effect", "kick/absent-target", "wait/sleeps-without-kick", "yield/does-not-wake",
 		"preempted/waiting", "preempted/in-vmm", "preempted/cleared-at-entry",
 	}
+	// x86RecordControls are those whose check looks at a record that is being written.
+	x86RecordControls = []string{
+		"steal/padding-untouched", "steal/flags-untouched", "steal/version-protocol", "steal/monotonic", "steal/disabled",
+		"preempted/running", "preempted/waiting", "preempted/in-vmm",
+	}
 	// x86Yields are about what a yield gives.
 	x86Yields = []string{"yield/self", "yield/running-target", "yield/waiting-target", "yield/absent-target", "yield/target-high-half"}
 )
 
 func x86DiscoveryMutants(add x86Add) {
+	add("hypervisor-bit-clear", "Nothing says that there is a hypervisor.", func(x *x86KVM) {
+		x.alterLeaf(uint32(x.abi.Word("hypervisor-leaf")), func(_ *cpu, r *[4]uint32) { r[2] &^= 1 << x.abi.Word("hypervisor-bit") })
+	}, "discovery/hypervisor-bit")
+	add("hypervisor-bit-differs", "Nothing says on the second CPU that there is a hypervisor.", func(x *x86KVM) {
+		x.alterLeaf(uint32(x.abi.Word("hypervisor-leaf")), func(c *cpu, r *[4]uint32) {
+			if c != nil && c.index == 1 {
+				r[2] &^= 1 << x.abi.Word("hypervisor-bit")
+			}
+		})
+	}, "discovery/hypervisor-bit")
 	add("signature-twice", "The signature is also at the last leaf of the scan.", func(x *x86KVM) {
 		x.alterLeaf(uint32(x.abi.Word("last-leaf")), func(c *cpu, r *[4]uint32) {
 			*r = x.guestCPUID(c, x.leafBase(), 0)
@@ -69,6 +84,15 @@ func x86DiscoveryMutants(add x86Add) {
 	}, "discovery/same-on-all-cpus")
 	add("signature-wrong-step", "What is enforced are the features of the first leaf, whosever it is.", func(x *x86KVM) {
 		x.base = func() uint64 { return x.abi.Word("first-leaf") }
+	}, "discovery/signature-after-other")
+	add("signature-not-last", "What is enforced are the features of a leaf that is not the last; of the last it is none.", func(x *x86KVM) {
+		base := x.base
+		x.base = func() uint64 {
+			if b := base(); b != x.abi.Word("last-leaf") {
+				return b
+			}
+			return 0
+		}
 	}, "discovery/signature-after-other")
 	add("max-leaf-zero", "The last leaf is 0, as on very old hosts.", func(x *x86KVM) {
 		x.alterLeaf(x.leafBase(), func(_ *cpu, r *[4]uint32) { r[0] = 0 })
@@ -163,16 +187,41 @@ func x86NumberMutants(add x86Add) {
 		regs[x.isa().Register("rax")] &= 1<<32 - 1
 	}), "discovery/signature-after-other", "privilege/user-refused", "privilege/user-refused-undefined",
 		"number/undefined", "number/extreme", "number/high-half", "number/map-gpa-range-without-exit",
-		"number/gated-enforced", "convention/number-not-truncated")
+		"number/clock-pairing-other-clock", "number/gated-enforced", "convention/number-not-truncated")
 	add("vapic-poll-refused", "VAPIC_POLL_IRQ gives -ENOSYS.", func(x *x86KVM) {
 		x.result("VAPIC_POLL_IRQ", func(*cpu, int64) int64 { return x.abi.Errno("ENOSYS") })
 	}, "number/vapic-poll-irq")
 	add("clock-pairing-fault", "CLOCK_PAIRING does not find the memory that it is given.", func(x *x86KVM) {
-		x.result("CLOCK_PAIRING", func(*cpu, int64) int64 { return x.abi.Errno("EFAULT") })
+		x.result("CLOCK_PAIRING", func(_ *cpu, r int64) int64 {
+			if r == 0 {
+				return x.abi.Errno("EFAULT")
+			}
+			return r
+		})
 	}, "number/clock-pairing")
+	add("clock-type-ignored", "CLOCK_PAIRING gives the same for all types of clock.", x86Argument("CLOCK_PAIRING", 1, 0),
+		"number/clock-pairing-other-clock")
+	add("clock-type-32-bits", "CLOCK_PAIRING looks at the low half of the clock type.", x86Argument("CLOCK_PAIRING", 1, 1<<32-1),
+		"number/clock-pairing-other-clock")
+	add("send-ipi-lost", "SEND_IPI counts its targets and reaches none.", func(x *x86KVM) {
+		x.alterIPI(func(*cpu, *cpu) bool { return false })
+	}, "number/send-ipi-one-target")
+	add("send-ipi-not-self", "SEND_IPI passes the calling CPU over, and counts it all the same.", func(x *x86KVM) {
+		x.alterIPI(func(c, target *cpu) bool { return target != c })
+	}, "number/send-ipi-one-target")
+	add("send-ipi-uncounted", "SEND_IPI gives 0, whoever was reached.", func(x *x86KVM) {
+		x.result("SEND_IPI", func(_ *cpu, r int64) int64 { return min(r, 0) })
+	}, "number/send-ipi-one-target")
+	add("send-ipi-bitmap-from-zero", "SEND_IPI does not add the lowest id to its bitmap.", x86Argument("SEND_IPI", 2, 0),
+		"number/send-ipi-one-target")
 	add("send-ipi-empty-invalid", "SEND_IPI refuses an empty bitmap.", func(x *x86KVM) {
-		x.result("SEND_IPI", func(*cpu, int64) int64 { return x.abi.Errno("EINVAL") })
-	}, "number/send-ipi-empty", "number/gated-free", "number/gated-enforced", "number/gated-offered")
+		x.result("SEND_IPI", func(_ *cpu, r int64) int64 {
+			if r == 0 {
+				return x.abi.Errno("EINVAL")
+			}
+			return r
+		})
+	}, "number/send-ipi-empty", "number/gated-free", "number/gated-offered")
 	add("map-gpa-range-accepted", "MAP_GPA_RANGE gives 0 though nobody is told.", func(x *x86KVM) {
 		x.result("MAP_GPA_RANGE", func(c *cpu, r int64) int64 {
 			if c.user {
@@ -210,6 +259,18 @@ func x86NumberMutants(add x86Add) {
 			return offered(c, feature)
 		}
 	}, "number/gated-enforced", "number/gated-offered")
+	add("gate-needs-another", "SEND_IPI is gated by the feature of STEAL_TIME, too.", func(x *x86KVM) {
+		offered := x.offered
+		x.offered = func(c *cpu, feature string) bool {
+			return offered(c, feature) && (feature != "PV_SEND_IPI" || offered(c, "STEAL_TIME"))
+		}
+	}, "number/gated-offered")
+	add("gate-lets-another", "SCHED_YIELD is offered with PV_TLB_FLUSH, too.", func(x *x86KVM) {
+		offered := x.offered
+		x.offered = func(c *cpu, feature string) bool {
+			return offered(c, feature) || feature == "PV_SCHED_YIELD" && offered(c, "PV_TLB_FLUSH")
+		}
+	}, "number/gated-enforced")
 }
 
 func x86ConventionMutants(add x86Add) {
@@ -313,6 +374,10 @@ func x86KickMutants(add x86Add) {
 	add("kick-id-4-bits", "A kick looks at the low 4 bits of the APIC id.", func(x *x86KVM) {
 		match := x.match
 		x.match = func(id uint32) []*cpu { return match(id & 0xf) }
+	}, "kick/absent-target")
+	add("kick-id-31-bits", "A kick looks at the low 31 bits of the APIC id.", func(x *x86KVM) {
+		match := x.match
+		x.match = func(id uint32) []*cpu { return match(id &^ (1 << 31)) }
 	}, "kick/absent-target")
 	add("kick-id-64-bits", "A kick looks at all 64 bits of the APIC id.", func(x *x86KVM) {
 		kick := x.kick
@@ -520,10 +585,9 @@ func x86StealMutants(add x86Add) {
 	add("msr-refused", "STEAL_TIME cannot be written.", func(x *x86KVM) {
 		setMSR := x.setMSR
 		x.setMSR = func(c *cpu, r abi.Register, v uint64) bool { return r.Name != "STEAL_TIME" && setMSR(c, r, v) }
-	}, "steal/layout-written", "steal/padding-untouched", "steal/flags-untouched", "preempted/descheduled",
-		"preempted/waiting", "preempted/in-vmm",
-		"preempted/cleared-at-entry").Controls = []string{"steal/enable-reads-back", "steal/reserved-bits",
-		"steal/version-protocol", "steal/monotonic", "steal/disabled", "preempted/running"}
+	}, "steal/layout-written", "preempted/descheduled",
+		"preempted/cleared-at-entry").Controls = slices.Concat(x86RecordControls,
+		[]string{"steal/enable-reads-back", "steal/reserved-bits"})
 	add("msr-reset-value", "STEAL_TIME is not zero after reset.", func(x *x86KVM) {
 		for i := range x.cpus {
 			x.cpus[i].msr["STEAL_TIME"] = memoryBase << 20
@@ -543,10 +607,9 @@ func x86StealMutants(add x86Add) {
 	}, "steal/enable-reads-back")
 	add("never-written", "The record is never written.", func(x *x86KVM) {
 		x.record = func(*cpu) {}
-	}, "steal/layout-written", "steal/padding-untouched", "steal/flags-untouched", "preempted/running",
-		"preempted/waiting", "preempted/in-vmm",
-		"preempted/cleared-at-entry").Controls = []string{"steal/version-protocol", "steal/monotonic",
-		"steal/disabled"}
+	}, "steal/layout-written", "preempted/running",
+		"preempted/cleared-at-entry").Controls = []string{"steal/padding-untouched", "steal/flags-untouched",
+		"steal/version-protocol", "steal/monotonic", "steal/disabled", "preempted/waiting", "preempted/in-vmm"}
 	add("steal-not-added", "Steal stays as it is.", func(x *x86KVM) {
 		publish := x.publish
 		x.publish = func(c *cpu, s stealTime, _ uint64) { publish(c, s, 0) }
@@ -565,19 +628,38 @@ func x86StealMutants(add x86Add) {
 			}
 			publish(c, s, delay)
 		}
-	}, "steal/monotonic")
+	}, "steal/layout-written", "steal/monotonic")
 	add("version-odd-left", "Version stays odd after an update.", func(x *x86KVM) {
 		publish := x.publish
 		x.publish = func(c *cpu, s stealTime, delay uint64) {
 			publish(c, s, delay)
 			s.set("version", s.get("version")|1)
 		}
-	}, "steal/layout-written", "steal/padding-untouched",
-		"steal/flags-untouched").Controls = []string{"steal/version-protocol", "steal/monotonic"}
+	}, "steal/layout-written").Controls = []string{"steal/version-protocol", "steal/monotonic"}
+	add("version-odd-at-times", "Version stays odd after each third update, until the next.", func(x *x86KVM) {
+		publish, n := x.publish, map[*cpu]int{}
+		x.publish = func(c *cpu, s stealTime, delay uint64) {
+			publish(c, s, delay)
+			if n[c]++; n[c]%3 == 0 {
+				s.set("version", s.get("version")|1)
+			}
+		}
+	}, "steal/layout-written")
+	add("version-not-each-time", "Nothing is written at each fourth entry.", func(x *x86KVM) {
+		record, n := x.record, map[*cpu]int{}
+		x.record = func(c *cpu) {
+			if s, ok := x.stealTime(c); ok {
+				if n[c]++; n[c]%4 == 0 {
+					x.clear(c, s)
+					return
+				}
+			}
+			record(c)
+		}
+	}, "steal/layout-written")
 	add("version-unused", "Version is never written.", func(x *x86KVM) {
 		x.publish = func(_ *cpu, s stealTime, delay uint64) { s.set("steal", s.get("steal")+delay) }
-	}, "steal/layout-written", "steal/padding-untouched", "steal/flags-untouched",
-		"steal/version-protocol").Controls = []string{"steal/disabled"}
+	}, "steal/layout-written", "steal/version-protocol").Controls = []string{"steal/disabled"}
 	add("version-not-odd", "Version goes up by two after an update and is even meanwhile.", func(x *x86KVM) {
 		x.publish = func(c *cpu, s stealTime, delay uint64) {
 			s.set("steal", s.get("steal")+delay)
@@ -605,7 +687,13 @@ func x86StealMutants(add x86Add) {
 	}, "steal/padding-untouched")
 	add("writes-flags", "The hypervisor clears flags.", func(x *x86KVM) {
 		x.alterRecord(func(s stealTime) { s.set("flags", 0) })
-	}, "steal/padding-untouched", "steal/flags-untouched")
+	}, "steal/flags-untouched")
+	add("writes-behind", "The hypervisor clears the byte behind the record.", func(x *x86KVM) {
+		x.alterRecord(func(s stealTime) { s.m.store(s.address+s.layout.Size, 1, 0) })
+	}, "steal/padding-untouched")
+	add("address-more-aligned", "Bit 6 of the record's address is taken for a flag.", func(x *x86KVM) {
+		x.set("layouts/kvm_steal_time/align", 128)
+	}, "steal/layout-written", "preempted/descheduled", "preempted/cleared-at-entry").Controls = x86RecordControls
 	add("writes-after-disable", "The hypervisor goes on to write a record that was taken back.", func(x *x86KVM) {
 		setMSR := x.setMSR
 		off := map[*cpu]uint64{}
@@ -633,7 +721,7 @@ func x86PreemptedMutants(add x86Add) {
 	}, "preempted/descheduled").Controls = []string{"preempted/running"}
 	add("preempted-bit-1", "Preempted is set by the bit that is the guest's.", func(x *x86KVM) {
 		x.set("layouts/kvm_steal_time/bits/preempted.PREEMPTED/bit", 1)
-	}, "preempted/descheduled").Controls = []string{"preempted/running"}
+	}, "preempted/descheduled")
 	add("preempted-vague", "Preempted is 255.", func(x *x86KVM) {
 		put := x.put
 		x.put = func(c *cpu, why reason) {
@@ -642,10 +730,10 @@ func x86PreemptedMutants(add x86Add) {
 				s.set("preempted", 255)
 			}
 		}
-	}, "preempted/descheduled").Controls = []string{"preempted/running"}
+	}, "preempted/descheduled")
 	add("preempted-sticky", "Preempted, once set, is not cleared.", func(x *x86KVM) {
 		x.clear = func(c *cpu, s stealTime) { x.state(c).preempted = false }
-	}, "preempted/running", "preempted/waiting", "preempted/in-vmm", "preempted/cleared-at-entry")
+	}, "preempted/running", "preempted/cleared-at-entry")
 	add("preempted-in-wait", "Preempted is set of a CPU that waits.", func(x *x86KVM) {
 		x.alterPut(waits)
 	}, "preempted/waiting")
@@ -675,13 +763,13 @@ func x86PreemptedMutants(add x86Add) {
 				clear(c, s)
 			}
 		}
-	}, "preempted/waiting", "preempted/in-vmm", "preempted/cleared-at-entry")
+	}, "preempted/cleared-at-entry")
 	add("cleared-bit-only", "Of preempted only the hypervisor's bit is cleared.", func(x *x86KVM) {
 		x.clear = func(c *cpu, s stealTime) {
 			s.set("preempted", s.get("preempted")&^s.layout.Bit("preempted", "PREEMPTED"))
 			x.state(c).preempted = false
 		}
-	}, "preempted/waiting", "preempted/cleared-at-entry")
+	}, "preempted/cleared-at-entry")
 	add("cleared-late", "Preempted is cleared some time after the CPU runs again.", func(x *x86KVM) {
 		clear, n := x.clear, map[*cpu]int{}
 		x.clear = func(c *cpu, s stealTime) {
@@ -689,7 +777,7 @@ func x86PreemptedMutants(add x86Add) {
 				clear(c, s)
 			}
 		}
-	}, "preempted/running", "preempted/in-vmm", "preempted/cleared-at-entry")
+	}, "preempted/running", "preempted/cleared-at-entry")
 }
 
 // first is the first of CPUs, nil if there is none.
@@ -745,6 +833,19 @@ func (x *x86KVM) result(call string, change func(c *cpu, result int64) int64) {
 	})
 }
 
+// x86Argument has one call look only at the bits in mask of an argument.
+func x86Argument(call string, position int, mask uint64) func(*x86KVM) {
+	return func(x *x86KVM) {
+		hypercall := x.hypercall
+		x.hypercall = func(c *cpu, number uint64, a [4]uint64) int64 {
+			if number == x.abi.Call(call).Number {
+				a[position] &= mask
+			}
+			return hypercall(c, number, a)
+		}
+	}
+}
+
 // refuse changes what a call without privilege gives.
 func refuse(x *x86KVM, result func(x *x86KVM, number uint64) int64) {
 	x.results(func(c *cpu, number uint64, r int64) int64 {
@@ -753,6 +854,25 @@ func refuse(x *x86KVM, result func(x *x86KVM, number uint64) int64) {
 		}
 		return r
 	})
+}
+
+// alterIPI lets through the interrupts of SEND_IPI that pass; those that do not are counted
+// as accepted.
+func (x *x86KVM) alterIPI(pass func(c, target *cpu) bool) {
+	hypercall, accept := x.hypercall, x.accept
+	x.hypercall = func(c *cpu, number uint64, a [4]uint64) int64 {
+		if number != x.abi.Call("SEND_IPI").Number {
+			return hypercall(c, number, a)
+		}
+		x.accept = func(target *cpu, mode, vector uint64) int64 {
+			if !pass(c, target) {
+				return 1
+			}
+			return accept(target, mode, vector)
+		}
+		defer func() { x.accept = accept }()
+		return hypercall(c, number, a)
+	}
 }
 
 // alterKick lets through the kicks that pass.
