@@ -17,7 +17,7 @@ type Exit struct {
 	Port    uint16
 	Address uint64
 	Data    uint64
-	// Of an ExitHypercall.
+	// Of an ExitHypercall or ExitPAPR.
 	Number uint64
 	// Detail has in words what else there is to a reason.
 	Detail string
@@ -37,6 +37,7 @@ const (
 	ExitShutdown      Reason = 8
 	ExitFailEntry     Reason = 9
 	ExitInternalError Reason = 17
+	ExitPAPR          Reason = 19
 	ExitSystemEvent   Reason = 24
 )
 
@@ -50,6 +51,7 @@ var reasons = map[Reason]string{
 	ExitShutdown:      "shutdown (triple fault)",
 	ExitFailEntry:     "the processor refuses to enter the guest",
 	ExitInternalError: "KVM cannot go on (internal error)",
+	ExitPAPR:          "a call of PAPR for the monitor",
 	ExitSystemEvent:   "a system event",
 }
 
@@ -98,6 +100,9 @@ func decodeExit(run []byte) Exit {
 	case ExitHypercall:
 		e.Number = u64(u)
 		e.Detail = fmt.Sprintf("number %d with %#x, %#x, %#x", e.Number, u64(u[8:]), u64(u[16:]), u64(u[24:]))
+	case ExitPAPR:
+		e.Number = u64(u)
+		e.Detail = fmt.Sprintf("number %#x with %#x, %#x, %#x", e.Number, u64(u[16:]), u64(u[24:]), u64(u[32:]))
 	case ExitMMIO:
 		var data [8]byte
 		size, written := min(u32(u[16:]), 8), u[20] != 0

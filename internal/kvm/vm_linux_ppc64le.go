@@ -1,0 +1,45 @@
+package kvm
+
+import "fmt"
+
+// vmType is KVM_VM_PPC_HV, the argument of KVM_CREATE_VM: not the other KVM of PowerPC, which
+// runs guests in problem state. What to do where a system has no KVM, or none that can make a
+// machine: /dev/kvm is there without a hypervisor below that can nest.
+const (
+	vmType  = 1
+	modules = "kvm and kvm-hv"
+	noVM    = "is kvm-hv loaded, and is this bare metal or a guest whose hypervisor can nest (QEMU: -M pseries,cap-nested-hv=on or cap-nested-papr=on)? The kernel's messages say why not"
+)
+
+// Config describes a machine.
+type Config struct {
+	// Memory is the size in bytes, a multiple of the page size, from address 0.
+	Memory int
+	// ProcessTable is the address of the machine's process table, see Radix.
+	ProcessTable uint64
+	// XICS has KVM emulate PAPR's interrupt controller.
+	XICS bool
+}
+
+// Numbers of include/uapi/linux/kvm.h and of PATB_GR, arch/powerpc/include/asm/book3s/64/mmu.h.
+const (
+	mmuV3Radix = 1 << 0  // KVM_PPC_MMUV3_RADIX
+	guestRadix = 1 << 63 // the guest translates by radix trees
+	deviceXICS = 3       // KVM_DEV_TYPE_XICS
+)
+
+// setUpArch does what must be done before there is memory.
+func (v *VM) setUpArch() error {
+	m := mmuV3{Flags: mmuV3Radix, ProcessTable: v.config.ProcessTable | guestRadix}
+	if err := pass(v.fd, configureV3MMU, &m); err != nil {
+		return fmt.Errorf("kvm: KVM_PPC_CONFIGURE_V3_MMU: %w: is this a POWER9 or later, with a host that itself uses the radix MMU?", err)
+	}
+	if v.config.XICS {
+		d := device{Type: deviceXICS}
+		if err := pass(v.fd, createDevice, &d); err != nil {
+			return fmt.Errorf("kvm: KVM_CREATE_DEVICE of KVM_DEV_TYPE_XICS: %w", err)
+		}
+		v.devices = append(v.devices, int(d.FD))
+	}
+	return nil
+}
