@@ -71,6 +71,8 @@ type Suite struct {
 	// Looks is how often [T.Until] looks before it gives up. Tests against a
 	// model lower it.
 	Looks int
+
+	pool *pool
 }
 
 // Looks is the default budget of [T.Until]: with a pause of a millisecond between
@@ -81,13 +83,12 @@ const Looks = 5000
 // rule. It returns ctx's error if that ended the run, and nil otherwise: what went
 // wrong with a check is in the results.
 func (s *Suite) Run(ctx context.Context, emit func(Result)) error {
-	pool := &pool{open: s.Open, machines: map[string]microvm.Machine{}}
-	defer pool.close()
+	defer s.machines().close()
 	for _, c := range s.Checks {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		for _, r := range s.run(ctx, c, pool) {
+		for _, r := range s.run(ctx, c) {
 			emit(r)
 		}
 	}
@@ -123,13 +124,13 @@ func (s *Suite) rest() []abi.Rule {
 func (s *Suite) selected(name string) bool { return s.Only == nil || s.Only(name) }
 
 // run runs one check and returns the results of its selected rules.
-func (s *Suite) run(ctx context.Context, c Check, pool *pool) []Result {
+func (s *Suite) run(ctx context.Context, c Check) []Result {
 	names := slices.DeleteFunc(slices.Clone(c.Rules), func(n string) bool { return !s.selected(n) })
 	if len(names) == 0 {
 		return nil
 	}
 	begin := time.Now()
-	t := &T{ctx: ctx, Suite: s, pool: pool, findings: map[string]*finding{}}
+	t := &T{ctx: ctx, Suite: s, findings: map[string]*finding{}}
 	for _, n := range c.Rules {
 		t.findings[n] = &finding{evidence: map[string]any{}}
 	}
@@ -173,7 +174,6 @@ func (s *Suite) anyOffered(t *T, names []string) bool {
 type T struct {
 	*Suite
 	ctx      context.Context
-	pool     *pool
 	findings map[string]*finding
 	failure  error
 	// after is done at the check's end, however it came about.
@@ -197,7 +197,7 @@ func (t *T) protect(run func(*T)) {
 		}
 		if t.failure != nil {
 			// What a failed check left running must not reach the next one.
-			t.pool.close()
+			t.machines().close()
 		}
 	}()
 	run(t)
@@ -268,7 +268,7 @@ func (t *T) Want(rule, value string) int64 { return t.ABI.Want(rule, value) }
 // Open returns a machine in its state after creation. Machines of equal
 // configuration are used again, after a reset, from check to check.
 func (t *T) Open(c microvm.Config) microvm.Machine {
-	m, err := t.pool.get(c)
+	m, err := t.machines().get(c)
 	t.Check("machine", err)
 	return m
 }
@@ -388,6 +388,14 @@ func (h Hex) String() string { return fmt.Sprintf("%#x", uint64(h)) }
 type pool struct {
 	open     func(microvm.Config) (microvm.Machine, error)
 	machines map[string]microvm.Machine
+}
+
+// machines is the pool of the suite, which its changed copies share.
+func (s *Suite) machines() *pool {
+	if s.pool == nil {
+		s.pool = &pool{open: s.Open, machines: map[string]microvm.Machine{}}
+	}
+	return s.pool
 }
 
 func (p *pool) get(c microvm.Config) (microvm.Machine, error) {

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -118,6 +119,24 @@ func (t *T) run(m microvm.Machine, cpu int, p ...arch.Op) []arch.Result {
 	t.start(m, cpu, p...)
 	t.finish(m, cpu)
 	return m.Results(cpu)[:len(p)]
+}
+
+// runAll has a CPU run operations in as few programs as they fit in.
+func (t *T) runAll(m microvm.Machine, cpu int, ops arch.Program) []arch.Result {
+	var out []arch.Result
+	for part := range slices.Chunk(ops, arch.MaxOps-1) {
+		out = append(out, t.run(m, cpu, part...)...)
+	}
+	return out
+}
+
+// callNumbers makes one call of each number.
+func (t *T) callNumbers(numbers []uint64) arch.Program {
+	var p arch.Program
+	for _, n := range numbers {
+		p = append(p, t.callNumber(n))
+	}
+	return p
 }
 
 // start has a CPU begin a program.

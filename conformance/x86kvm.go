@@ -59,11 +59,10 @@ func x86Suite(i Implementer, open func(microvm.Config) (microvm.Machine, error))
 // discover asks a machine for what the suite has to know of its processor and of what
 // KVM offers.
 func (s *Suite) discover(ctx context.Context) error {
-	m, err := s.Open(microvm.Config{})
+	m, err := s.machines().get(machine())
 	if err != nil {
 		return err
 	}
-	defer m.Close()
 	leaf := s.ABI.Word("first-leaf")
 	if err := m.Start(caller, arch.Program{discover(0, 0), discover(leaf, 0), discover(leaf+s.ABI.Word("features-leaf"), 0)}); err != nil {
 		return fmt.Errorf("discovery: %w", err)
@@ -73,6 +72,7 @@ func (s *Suite) discover(ctx context.Context) error {
 	}
 	r := m.Results(caller)
 	if !s.signature(r[1]) {
+		s.machines().close()
 		return ErrNoKVM
 	}
 	s.Native = x86Native(s.ISA, r[0])
@@ -265,27 +265,24 @@ func x86Discovery(ownVMM bool) Check {
 }
 
 // x86OtherHypervisor: with a foreign leaf at the first base and KVM's own at the next, or
-// at the last, the features that KVM enforces are those of KVM's own leaf.
+// at the last, the features that KVM enforces are those of KVM's own leaf: one call is
+// offered there, another is not.
 func x86OtherHypervisor() Check {
 	const rule = "discovery/signature-after-other"
 	return Check{Rules: []string{rule}, Run: func(t *T) {
 		next := t.ABI.Word("first-leaf") + uint64(t.Want(rule, "step"))*t.ABI.Word("leaf-step")
-		gated := t.ABI.Call("SCHED_YIELD")
-		offered := uint32(1) << t.ABI.Feature(gated.Feature).Bit
+		offered, hidden := t.ABI.Call("SCHED_YIELD"), t.ABI.Call("SEND_IPI")
+		features := uint32(1) << t.ABI.Feature(offered.Feature).Bit
 		for _, c := range []struct {
-			config   uint32
-			base     uint64
-			features uint32
-		}{{0x40000100, next, offered}, {0x40000100, next, 0}, {0x4000ff00, t.ABI.Word("last-leaf"), offered}} {
-			m := t.Open(microvm.Config{KVMBase: c.config, Features: &c.features, Enforce: true})
+			config uint32
+			base   uint64
+		}{{0x40000100, next}, {0x4000ff00, t.ABI.Word("last-leaf")}} {
+			m := t.Open(microvm.Config{KVMBase: c.config, Features: &features, Enforce: true})
 			t.Equal(rule, "bases found", fmt.Sprintf("%#x", []uint64{c.base}), fmt.Sprintf("%#x", t.x86Scan(m, caller)))
-			r := t.run(m, caller, discover(c.base+t.ABI.Word("features-leaf"), 0), t.call(gated.Name, m.ID(caller)))
-			t.Control("features in KVM's own leaf", uint64(c.features), t.out(r[0], "eax"))
-			want := t.ABI.Result(gated.Name, "self")
-			if c.features == 0 {
-				want = t.ABI.Result(gated.Name, "hidden and enforced")
-			}
-			t.Equal(rule, fmt.Sprintf("%s with features %#x in KVM's leaf %#x", gated.Name, c.features, c.base), want, t.returned(r[1]))
+			r := t.run(m, caller, discover(c.base+t.ABI.Word("features-leaf"), 0), t.harmless(m, offered), t.harmless(m, hidden))
+			t.Control("features in KVM's own leaf", uint64(features), t.out(r[0], "eax"))
+			t.Equal(rule, fmt.Sprintf("%s, offered in KVM's leaf %#x", offered.Name, c.base), t.harmlessResult(offered), t.returned(r[1]))
+			t.Equal(rule, fmt.Sprintf("%s, hidden in KVM's leaf %#x", hidden.Name, c.base), t.ABI.Result(hidden.Name, "hidden and enforced"), t.returned(r[2]))
 		}
 	}}
 }
@@ -322,6 +319,15 @@ var harmlessOutcome = map[string]string{
 // harmlessResult is the result that is listed for a harmless call.
 func (t *T) harmlessResult(c abi.Call) int64 { return t.ABI.Result(c.Name, harmlessOutcome[c.Name]) }
 
+// harmlessAll makes all defined calls so, in their order.
+func (t *T) harmlessAll(m microvm.Machine) arch.Program {
+	var p arch.Program
+	for _, c := range t.defined() {
+		p = append(p, t.harmless(m, c))
+	}
+	return p
+}
+
 // undefined lists the numbers of one sweep that have no meaning on the platform.
 func (t *T) undefined(upTo uint64) []uint64 {
 	var out []uint64
@@ -343,14 +349,14 @@ func x86Privilege() Check {
 	return Check{Rules: []string{defined, undefined}, Run: func(t *T) {
 		m := t.Open(microvm.Config{CPUs: 3, IDs: sparse, User: []int{caller}})
 		refused := t.ABI.Errno("EPERM")
-		for _, c := range t.defined() {
-			r := t.run(m, caller, t.harmless(m, c))
-			t.Equal(defined, c.Name, refused, t.returned(r[0]))
-			t.Equal(defined, c.Name+" exception", 0, r[0].Trap)
+		for i, r := range t.runAll(m, caller, t.harmlessAll(m)) {
+			name := t.defined()[i].Name
+			t.Equal(defined, name, refused, t.returned(r))
+			t.Equal(defined, name+" exception", 0, r.Trap)
 		}
-		for _, n := range t.undefined(sweep) {
-			r := t.run(m, caller, t.callNumber(n))
-			t.Equal(undefined, fmt.Sprint("number ", n), refused, t.returned(r[0]))
+		numbers := t.undefined(sweep)
+		for i, r := range t.runAll(m, caller, t.callNumbers(numbers)) {
+			t.Equal(undefined, fmt.Sprint("number ", numbers[i]), refused, t.returned(r))
 		}
 		// The control: the same CPU is really without privilege.
 		r := t.run(m, caller, readRegister(t.ABI.Register(t.ABI.Scheduling.Area).Number))
@@ -375,13 +381,8 @@ func x86UserKick() Check {
 func x86Undefined() Check {
 	const rule = "number/undefined"
 	return Check{Rules: []string{rule}, Run: func(t *T) {
-		m := t.Open(machine())
-		var p arch.Program
 		numbers := t.undefined(sweep)
-		for _, n := range numbers {
-			p = append(p, t.callNumber(n))
-		}
-		for i, r := range t.run(m, caller, p...) {
+		for i, r := range t.runAll(t.Open(machine()), caller, t.callNumbers(numbers)) {
 			t.Equal(rule, fmt.Sprint("number ", numbers[i]), t.ABI.Errno("ENOSYS"), t.returned(r))
 		}
 	}}
@@ -390,10 +391,9 @@ func x86Undefined() Check {
 func x86Extreme() Check {
 	const rule = "number/extreme"
 	return Check{Rules: []string{rule}, Run: func(t *T) {
-		m := t.Open(machine())
-		for _, n := range []uint64{1 << 31, 1<<32 - 1, 1 << 63, 1<<64 - 1} {
-			r := t.run(m, caller, t.callNumber(n))
-			t.Equal(rule, "number "+Hex(n).String(), t.ABI.Errno("ENOSYS"), t.returned(r[0]))
+		numbers := []uint64{1 << 31, 1<<32 - 1, 1 << 63, 1<<64 - 1}
+		for i, r := range t.runAll(t.Open(machine()), caller, t.callNumbers(numbers)) {
+			t.Equal(rule, "number "+Hex(numbers[i]).String(), t.ABI.Errno("ENOSYS"), t.returned(r))
 		}
 	}}
 }
@@ -407,17 +407,21 @@ func x86HighHalf(rule string) Check {
 		if rule == "convention/number-not-truncated" {
 			shifts = []int{33, 40, 47, 48, 62, 63}
 		}
+		var p arch.Program
 		for _, c := range t.defined() {
 			for _, shift := range shifts {
 				op := t.harmless(m, c)
 				op.Regs[t.ISA.Register(t.ABI.Conventions[0].Number)] |= 1 << shift
-				r := t.run(m, caller, op)
-				want := t.ABI.Errno("ENOSYS")
-				if shift >= width {
-					want = t.harmlessResult(c)
-				}
-				t.Equal(rule, fmt.Sprintf("%s with bit %d", c.Name, shift), want, t.returned(r[0]))
+				p = append(p, op)
 			}
+		}
+		for i, r := range t.runAll(m, caller, p) {
+			c, shift := t.defined()[i/len(shifts)], shifts[i%len(shifts)]
+			want := t.ABI.Errno("ENOSYS")
+			if shift >= width {
+				want = t.harmlessResult(c)
+			}
+			t.Equal(rule, fmt.Sprintf("%s with bit %d", c.Name, shift), want, t.returned(r))
 		}
 	}}
 }
@@ -461,9 +465,9 @@ func x86MapRange(rule string) Check {
 	return Check{Rules: []string{rule}, Run: func(t *T) {
 		call := t.ABI.Call("MAP_GPA_RANGE")
 		for _, told := range []bool{true, false} {
-			c := microvm.Config{}
+			c := machine()
 			if told {
-				c.ExitHypercalls = 1 << call.Number
+				c = microvm.Config{ExitHypercalls: 1 << call.Number}
 			}
 			m := t.Open(c)
 			got := t.returned(t.run(m, caller, t.call(call.Name, 0, 1))[0])
@@ -515,8 +519,8 @@ func x86SendIPI(rule string) Check {
 }
 
 // x86Gates: what hiding a feature does to the call that it gates, with and without
-// enforcement. All features are hidden, then, for each call that is gated, all but its
-// own and its own alone, which tells its feature from all others.
+// enforcement. Offered are no features; that of one gated call alone, for each of them;
+// and all that gate none. So a call's own feature is told from all others.
 func x86Gates() Check {
 	const (
 		free     = "number/gated-free"
@@ -526,10 +530,10 @@ func x86Gates() Check {
 	)
 	return Check{Rules: []string{free, enforced, ungated, offered}, Run: func(t *T) {
 		own := func(c abi.Call) uint32 { return 1 << t.ABI.Feature(c.Feature).Bit }
-		var all uint32
+		var others uint32
 		for _, f := range t.ABI.Features {
 			if f.Word == "features" {
-				all |= 1 << f.Bit
+				others |= 1 << f.Bit
 			}
 		}
 		type offer struct {
@@ -539,20 +543,20 @@ func x86Gates() Check {
 		offers := []offer{{0, false}, {0, true}}
 		for _, call := range t.defined() {
 			if call.Feature != "" {
-				offers = append(offers, offer{own(call), true}, offer{all &^ own(call), true})
+				offers = append(offers, offer{own(call), true})
+				others &^= own(call)
 			}
 		}
-		result := func(m microvm.Machine, call abi.Call) int64 {
-			return t.returned(t.run(m, caller, t.harmless(m, call))[0])
-		}
+		offers = append(offers, offer{others, true})
 		for _, o := range offers {
 			m := t.Open(microvm.Config{Features: &o.features, Enforce: o.enforce})
-			for _, call := range t.defined() {
-				got, name := result(m, call), fmt.Sprintf("%s with features %#x", call.Name, o.features)
+			got := t.runAll(m, caller, t.harmlessAll(m))
+			for i, call := range t.defined() {
+				got, name := t.returned(got[i]), fmt.Sprintf("%s with features %#x", call.Name, o.features)
 				switch {
 				case call.Feature == "" && o == offer{0, true}:
 					plain := t.Open(machine())
-					t.Equal(ungated, call.Name, result(plain, call), got)
+					t.Equal(ungated, call.Name, t.returned(t.run(plain, caller, t.harmless(plain, call))[0]), got)
 				case call.Feature == "":
 				case !o.enforce:
 					t.Equal(free, name, t.harmlessResult(call), got)
