@@ -77,6 +77,8 @@ const (
 	// less than in an earlier consistent one, [4] changes of the data, [5]
 	// changes of the data without a change of the version; Result.Value is the
 	// last consistent data, Result.Aux the number of consistent samples.
+	// Arg[3] is 1 for words in the byte order that is not the CPU's, 0 otherwise;
+	// only a probe whose platform has such words knows 1.
 	Sample
 )
 

@@ -22,7 +22,7 @@ import (
 
 // TestGuests runs the tests of each probe in a guest of its architecture.
 func TestGuests(t *testing.T) {
-	for _, goarch := range []string{"ppc64le", "s390x"} {
+	for _, goarch := range []string{"ppc64le", "s390x", "loong64"} {
 		t.Run(goarch, func(t *testing.T) {
 			file := probetest.Build(t, goarch)
 			dir, err := store.DefaultDir()
@@ -39,6 +39,9 @@ func TestGuests(t *testing.T) {
 			}
 			board, err := qemu.BoardOf(goarch)
 			require.NoError(t, err)
+			if f := emulator.Firmware; f != nil {
+				board.Firmware = f.Path
+			}
 			image, err := initramfs.Build(initramfs.Config{
 				Agent: file, GOARCH: goarch, Release: kernel.Release, Path: filepath.Join(t.TempDir(), "image"),
 			})
@@ -50,7 +53,10 @@ func TestGuests(t *testing.T) {
 				"-machine", board.Machine, "-cpu", board.CPU, "-m", fmt.Sprint(board.Memory),
 				"-smp", "2", "-accel", "tcg,thread=multi",
 				"-kernel", kernel.Image, "-initrd", image.Path,
-				"-append", "console="+board.Console+" panic=-1 loglevel=4 "+board.Append+" -- -test.v")
+				"-append", "console="+board.Console+" panic=-1 loglevel=4 "+board.Append+" "+probetest.GuestWord+"=1 -- -test.v")
+			if board.Firmware != "" {
+				arguments = append(arguments, "-bios", board.Firmware)
+			}
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, emulator.Command[0], arguments...)

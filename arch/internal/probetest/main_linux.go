@@ -8,16 +8,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// GuestWord is the variable of the environment that processes of a guest have.
+const GuestWord = "PVABI_PROBETEST_GUEST"
+
 // Passed is what Main prints last in a guest whose tests passed.
 const Passed = "probetest: all tests passed"
 
-// Guest tells whether this process is a guest's first one, so that Main booted it.
-func Guest() bool { return os.Getpid() == 1 }
+// Guest tells whether this process is one of a guest that was booted for Main. The kernel gives
+// its first process what it does not know of its own command line as an environment.
+func Guest() bool { return os.Getenv(GuestWord) != "" }
 
 // Main is the TestMain of a probe's package. A process that is a guest's first one mounts
 // what Go and its tests use, and turns the guest off at its end.
 func Main(m *testing.M) {
-	if !Guest() {
+	if os.Getpid() != 1 || !Guest() {
 		os.Exit(m.Run())
 	}
 	for _, fs := range [][2]string{{"proc", "/proc"}, {"devtmpfs", "/dev"}, {"tmpfs", "/tmp"}} {

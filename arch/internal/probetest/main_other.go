@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Guest tells whether this process is a guest's first one.
+// Guest tells whether this process is one of a guest that was booted for Main.
 func Guest() bool { return false }
 
 // Main is the TestMain of a probe's package.
