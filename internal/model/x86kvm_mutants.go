@@ -490,7 +490,7 @@ func x86YieldMutants(add x86Add) {
 		"number/gated-free", "number/gated-enforced", "number/gated-offered"})...)
 	add("yield-self-error", "A yield to oneself is refused.", func(x *x86KVM) {
 		x.alterYieldResult(func(c *cpu, id uint64, target *cpu) bool { return target == c })
-	}, "discovery/signature-after-other", "yield/self")
+	}, "yield/self")
 	add("yield-running-error", "A yield to a CPU that runs is refused.", func(x *x86KVM) {
 		x.alterYieldResult(func(c *cpu, id uint64, target *cpu) bool {
 			return target != nil && target != c && target.state == ready
@@ -501,7 +501,8 @@ func x86YieldMutants(add x86Add) {
 	}, "yield/waiting-target")
 	add("yield-absent-error", "A yield to a CPU that does not exist is refused.", func(x *x86KVM) {
 		x.alterYieldResult(func(_ *cpu, _ uint64, target *cpu) bool { return target == nil })
-	}, "number/sched-yield", "number/gated-free", "number/gated-offered", "yield/absent-target", "yield/target-high-half")
+	}, "discovery/signature-after-other", "number/sched-yield", "number/gated-free", "number/gated-offered",
+		"yield/absent-target", "yield/target-high-half")
 	add("yield-high-half-error", "A yield to an APIC id of more than 32 bits is refused.", func(x *x86KVM) {
 		x.alterYieldResult(func(c *cpu, id uint64, target *cpu) bool { return id>>32 != 0 })
 	}, "yield/target-high-half")
