@@ -20,15 +20,16 @@
 //
 // # Privilege
 //
-// In a kernel, the probe must be entered in hypervisor-less supervisor state, with interrupts
-// on and bound to one CPU, as R13 is the kernel's for that. Interrupts are, each time that
-// Run returns, as they were when it was called, and as the program left them when it goes
+// In a kernel, which must be the guest of a hypervisor, the probe must be entered with
+// interrupts on and bound to one CPU, as R13 is the kernel's for that. Interrupts are, each time
+// that Run returns, as they were when it was called, and as the program left them when it goes
 // on. They are those of MSR[EE]; the kernel's own software mask stays as it is, so that an
 // exception while they are off draws a warning from Linux (interrupt_exit_kernel_prepare).
 //
 // With Process, in problem state, the probe leaves MSR, SRR0 and SRR1 alone, which only
-// privileged operations then touch, and the vector registers are the program's to use. In
-// a kernel they are some process's, and LoadVectors and StoreVectors are unknown operations.
+// privileged operations then touch, the vector registers are the program's to use, and R30,
+// which Go's signal handlers need, is not loaded for a Call. In a kernel the vector registers
+// are some process's, and LoadVectors and StoreVectors are unknown operations.
 //
 // On a bare CPU, one that a carrier made, Guest is where it starts: in supervisor or problem
 // state, little endian, with R3 and R4 as for Run, R1 at [StackHeader] bytes below the top of a
