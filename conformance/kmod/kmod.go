@@ -1,0 +1,55 @@
+// Package kmod is the carrier into the kernel that runs: it writes a module for it, loads it
+// once for each CPU, and has it run the programs, so that what answers is the hypervisor
+// below this machine. It implements [arch.Machine]. Package internal/kmod has the module and
+// the way to speak with it.
+//
+// A program runs in a thread that may only use the CPU in question, in a write to a file
+// of that CPU's module. Frames and areas are looked at, while programs run, through a module
+// of their own. An area lies in the kernel's map of all memory; [Machine.Real] tells the
+// address that a hypervisor has for it.
+//
+// # What a program must not do
+//
+// The CPU is the kernel's, which keeps running in it, so:
+//
+//   - With interrupts on, interrupts are taken by the kernel, at any time, and end a Wait. The
+//     kernel may put another thread on the CPU in the midst of a program.
+//   - With interrupts off, a CPU must not wait for this process, only for programs of
+//     other CPUs: the kernel stops a process to change its memory by an interrupt to all CPUs
+//     that it runs on, and Go changes memory when it likes.
+//   - A CPU that stays in a program for seconds has the kernel complain, of a stalled CPU.
+//   - The first CPU had better be left to this process and the rest of the system, as it is
+//     by the default of [Config.CPUs].
+//   - Registers are the kernel's, too: what is written to one has to be put back.
+//
+// [Machine.Start] refuses what would stop the kernel outright: accesses to addresses that are
+// not the kernel's, and a Wait that nothing ends. An exception is caught and noted in the
+// result where the kernel has a way for that; the packages of the probes tell where it has not.
+package kmod
+
+import "pvabi/arch"
+
+// Config says what a machine is made of. The zero value will do.
+type Config struct {
+	// CPUs are the kernel's numbers of the CPUs to use; nil is all that are online, without
+	// the first if there are others.
+	CPUs []int
+	// Sibling is a file of a module of the kernel that runs, from which to learn what the
+	// kernel's modules look like; it may be compressed. Without it the modules below
+	// /lib/modules are looked at.
+	Sibling string
+}
+
+// Machine is an arch.Machine that can be closed.
+//
+// Its methods Counter and Crowd return errors, as they are for the hypervisor to know and
+// do; Events always returns 0, for interrupts are the kernel's; and Asleep tells whether the
+// CPU is at a Wait, as only the hypervisor knows more. Methods that cannot return an error
+// panic when the modules no longer do what they did, which only a mistake explains.
+type Machine interface {
+	arch.Machine
+	// Real returns the address that the hypervisor knows an area by.
+	Real(a arch.Area) (uint64, error)
+	// Close waits for the CPUs, and unloads all modules.
+	Close() error
+}
