@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
+	"time"
 )
 
 // agentPackage is the command that becomes /init.
@@ -46,7 +48,10 @@ func BuildAgent(ctx context.Context, dir, goarch string) (string, error) {
 	defer os.RemoveAll(temp)
 	built := filepath.Join(temp, "init")
 	// The lowest level of each instruction set runs on every emulated CPU.
-	env := []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + goarch, "GOAMD64=v1", "GOPPC64=power8", "GOFLAGS="}
+	env := []string{
+		"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + goarch, "GOAMD64=v1", "GOPPC64=power8", "GOFLAGS=",
+		"GOTMPDIR=" + temp, // a go command that is killed leaves its work behind
+	}
 	_, err = run(ctx, root, env,
 		goCommand, "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", built, agentPackage)
 	if err != nil {
@@ -79,11 +84,15 @@ func sourceRoot(ctx context.Context, goCommand string) (string, error) {
 }
 
 // run runs a command and returns what it printed; errors have what it printed
-// to standard error.
+// to standard error. When ctx ends, so do the command and all that it started, of
+// which the go command alone would leave compilers behind.
 func run(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second // for what left the group and holds the pipes
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

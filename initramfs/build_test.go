@@ -2,9 +2,13 @@ package initramfs
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -32,6 +36,13 @@ func TestBuildAgent(t *testing.T) {
 	assert.Len(t, entries, 1, "nothing else is left behind")
 }
 
+// running tells whether there is a process that has not ended. One that has, and
+// whose parent has yet to notice, is a zombie.
+func running(pid int) bool {
+	state, err := exec.Command("ps", "-o", "stat=", "-p", fmt.Sprint(pid)).Output()
+	return err == nil && !strings.HasPrefix(string(state), "Z")
+}
+
 func TestBuildAgentErrors(t *testing.T) {
 	_, err := BuildAgent(t.Context(), t.TempDir(), "no-such-arch")
 	assert.ErrorContains(t, err, "build the agent for no-such-arch")
@@ -40,6 +51,33 @@ func TestBuildAgentErrors(t *testing.T) {
 	cancel()
 	_, err = BuildAgent(canceled, t.TempDir(), "amd64")
 	assert.ErrorIs(t, err, context.Canceled)
+
+	// A go command that has started a compiler.
+	bin, dir, compiler := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "compiler")
+	script := "#!/bin/sh\nsleep 1000 & echo $! >" + compiler + ".new; touch \"$GOTMPDIR/go-build\"; mv " + compiler + ".new " + compiler + "; wait\n"
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "go"), []byte(script), 0o755))
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	building, cancel := context.WithCancel(t.Context())
+	pid := make(chan int)
+	go func() {
+		for {
+			var n int
+			if content, err := os.ReadFile(compiler); err == nil {
+				_, err := fmt.Sscan(string(content), &n)
+				assert.NoError(t, err)
+				cancel()
+				pid <- n
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	_, err = BuildAgent(building, dir, "amd64")
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.False(t, running(<-pid), "what it started has ended, too")
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Empty(t, entries, "nothing is left behind")
 
 	t.Setenv("PATH", t.TempDir())
 	_, err = BuildAgent(t.Context(), t.TempDir(), "amd64")

@@ -286,6 +286,11 @@ func openTree(dir string) (*tree, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the folder of kernel modules: %w", err)
 	}
+	if info, err := os.Stat(root); err != nil {
+		return nil, fmt.Errorf("open the folder of kernel modules: %w", err)
+	} else if !info.IsDir() {
+		return nil, fmt.Errorf("open the folder of kernel modules: %s is no folder", dir)
+	}
 	t := &tree{dir: dir, root: root, files: make(map[string]string), builtin: make(map[string]bool)}
 	updates := filepath.Join(root, "updates") + string(filepath.Separator)
 	err = filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
@@ -311,6 +316,9 @@ func openTree(dir string) (*tree, error) {
 		if name, _, ok := splitName(path.Base(strings.TrimSpace(line))); ok {
 			t.builtin[name] = true
 		}
+	}
+	if len(t.files) == 0 && len(t.builtin) == 0 {
+		return nil, fmt.Errorf("no kernel modules in %s; give the folder lib/modules/RELEASE of the system that the kernel comes from", dir)
 	}
 	return t, nil
 }

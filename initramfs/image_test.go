@@ -217,6 +217,8 @@ func TestBuildErrors(t *testing.T) {
 		{"agent is dynamic", file("dynamic"), nil, []string{"linked dynamically", "CGO_ENABLED=0"}},
 		{"agent is for another architecture", file("foreign"), nil, []string{"is for s390x, and the guest is amd64", "GOARCH=amd64"}},
 		{"no folder of modules", func(c *Config) { c.Modules = "/does/not/exist" }, os.ErrNotExist, []string{"folder of kernel modules"}},
+		{"folder of modules is a file", func(c *Config) { c.Modules = c.Agent }, nil, []string{"folder of kernel modules", "is no folder"}},
+		{"folder without modules", func(c *Config) { c.Modules = filepath.Dir(c.Path) }, nil, []string{"no kernel modules in ", "lib/modules/RELEASE"}},
 		{"no such module", func(c *Config) { c.Load = []string{"no-such"} }, ErrModuleMissing, []string{"no_such is not in "}},
 		{"dependency missing", func(c *Config) { c.Load = []string{"needs_missing"} }, ErrModuleMissing, []string{"not_there, which needs_missing needs, is not in "}},
 		{"of another release", module("old"), ErrOtherKernel, []string{"old.ko", `"6.1.0-old"`, release}},

@@ -54,7 +54,7 @@ func InspectKernel(name string) (KernelInfo, error) {
 func CheckKernel(name, goarch string) (KernelInfo, error) {
 	info, err := InspectKernel(name)
 	if err == nil && info.GOARCH != goarch {
-		err = fmt.Errorf("%w: %s is a %s kernel for %s, and the target needs one for %s", ErrKernel, name, info.Format, info.GOARCH, goarch)
+		err = fmt.Errorf("%w: %s is for %s (its format is %s), and the target needs a kernel for %s", ErrKernel, name, info.GOARCH, info.Format, goarch)
 	}
 	return info, err
 }
@@ -267,12 +267,19 @@ func firstWord(content []byte, offset uint64) string {
 }
 
 // compressions are the magics of how kernels are compressed, those that are
-// known here.
-var compressions = []struct{ magic, ending string }{
-	{"\x28\xb5\x2f\xfd", ".zst"},
-	{"\xfd7zXZ\x00", ".xz"},
-	{"\x1f\x8b", ".gz"},
+// known here. What is complete can be decompressed whatever was done with it, so
+// that data which cannot is damaged; an xz file may have been filtered for its
+// instruction set (scripts/xz_wrap.sh), which the decoder does not know.
+var compressions = []struct {
+	magic, ending string
+	complete      bool
+}{
+	{"\x28\xb5\x2f\xfd", ".zst", true},
+	{"\xfd7zXZ\x00", ".xz", false},
+	{"\x1f\x8b", ".gz", true},
 }
+
+var errDamaged = errors.New("the compressed kernel in it is damaged; fetch or copy the file again")
 
 // unpack decompresses the payload of a kernel file. Except after gzip, which
 // has one of its own, four bytes with the size follow the compressed data
@@ -289,6 +296,9 @@ func unpack(payload []byte) ([]byte, error) {
 			if whole, without = decompress(bytes.NewReader(payload[:len(payload)-4]), c.ending, maxKernel); without == nil {
 				err = nil
 			}
+		}
+		if err != nil && c.complete {
+			err = fmt.Errorf("%w: %w", errDamaged, err)
 		}
 		return whole, err
 	}
@@ -308,7 +318,8 @@ const xenPhys32Entry = 18
 // QEMU boots it by the entry point of CONFIG_PVH, which spares an emulated
 // guest the decompression: more than a second. An error that wraps
 // ErrNotDirect says that this kernel has no such entry point, is not a bzImage,
-// or is compressed in an unknown way; it must then be booted as it is.
+// or is compressed in an unknown way; it must then be booted as it is. One that
+// wraps ErrKernel says that the file cannot be booted at all.
 func UnpackKernel(w io.Writer, name string) error {
 	content, err := readKernel(name)
 	if err != nil {
@@ -322,6 +333,9 @@ func UnpackKernel(w io.Writer, name string) error {
 		return fmt.Errorf("kernel %s %w: its format is %s", name, ErrNotDirect, info.Format)
 	}
 	kernel, err := unpackBzImage(content)
+	if errors.Is(err, errDamaged) {
+		return fmt.Errorf("%w: %s: %w", ErrKernel, name, err)
+	}
 	if err != nil {
 		return fmt.Errorf("kernel %s %w: %w", name, ErrNotDirect, err)
 	}

@@ -105,7 +105,7 @@ func TestInspectKernel(t *testing.T) {
 			assert.NoError(t, err)
 			_, err = CheckKernel(name, "mips64")
 			require.ErrorIs(t, err, ErrKernel)
-			assert.ErrorContains(t, err, "needs one for mips64")
+			assert.ErrorContains(t, err, "needs a kernel for mips64")
 
 			for _, cut := range []int{1, len(test.content) / 2} {
 				short := filepath.Join(write(t, map[string][]byte{"k": test.content[:len(test.content)-cut]}), "k")
@@ -166,6 +166,8 @@ func TestUnpackKernel(t *testing.T) {
 	kernel := vmlinux(t, elf.EM_X86_64, binary.LittleEndian, xenNote)
 	plain := vmlinux(t, elf.EM_X86_64, binary.LittleEndian, strings.Replace(xenNote, "\x12", "\x13", 1))
 	overlong := vmlinux(t, elf.EM_X86_64, binary.LittleEndian, "\xff\xff\xff\xff\xff\xff\xff\xff\x12\x00\x00\x00")
+	damaged := compress(t, ".zst", kernel)
+	damaged[len(damaged)/2] ^= 1
 	wild := bzImage(kernel)
 	binary.LittleEndian.PutUint32(wild[bzPayloadLength:], 1<<31)
 	for _, test := range []struct {
@@ -178,7 +180,9 @@ func TestUnpackKernel(t *testing.T) {
 		{"gzip", bzImage(compress(t, ".gz", kernel)), ""},
 		{"xz", bzImage(sized(compress(t, ".xz", kernel), len(kernel))), ""},
 		{"lz4", bzImage([]byte("\x02\x21\x4c\x18 and so on")), "not known here"},
-		{"cut in the middle", bzImage(compress(t, ".gz", kernel)[:100]), "unexpected EOF"},
+		{"gzip cut in the middle", bzImage(compress(t, ".gz", kernel)[:100]), "is damaged; fetch or copy the file again: unexpected EOF"},
+		{"zstd changed in the middle", bzImage(damaged), "is damaged"},
+		{"xz cut in the middle, or filtered", bzImage(compress(t, ".xz", kernel)[:100]), "unexpected EOF"},
 		{"no PVH", bzImage(compress(t, ".zst", plain)), "CONFIG_PVH"},
 		{"notes that do not end", bzImage(compress(t, ".zst", overlong)), "CONFIG_PVH"},
 		{"no payload", bzImage(nil), "does not say where"},
@@ -189,7 +193,11 @@ func TestUnpackKernel(t *testing.T) {
 			var out bytes.Buffer
 			err := UnpackKernel(&out, filepath.Join(write(t, map[string][]byte{"k": test.content}), "k"))
 			if test.want != "" {
-				require.ErrorIs(t, err, ErrNotDirect)
+				is := ErrNotDirect
+				if strings.Contains(test.want, "damaged") {
+					is = ErrKernel
+				}
+				require.ErrorIs(t, err, is)
 				assert.ErrorContains(t, err, test.want)
 				assert.Zero(t, out.Len())
 				return
