@@ -20,6 +20,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,6 +41,10 @@ import (
 // Port is the name of the virtio-serial port that a guest's events go to.
 const Port = "pvabi"
 
+// Failed begins the console's line that says why an agent that nobody can hear gave
+// up.
+const Failed = "pvabi: agent failed:"
+
 // ChannelModules are what the event channel takes where a kernel has it not built in,
 // in the order in which they are loaded.
 var ChannelModules = []string{"virtio_pci", "virtio_console"}
@@ -59,6 +64,9 @@ type Job struct {
 	// Needs are files that must exist once the modules are loaded, such as
 	// /dev/kvm. Without one of them the target is unreached.
 	Needs []string
+	// Implementer is the version of the code under test where the guest cannot know it:
+	// that of the emulator below. Empty stands for the guest's own kernel.
+	Implementer string
 	// Only selects rules, see Selected; none selects all.
 	Only []string
 	// Mutants are changes to the platform's table. When the checks have been held
@@ -98,6 +106,9 @@ func (j Job) Words() []string {
 	if len(j.Needs) > 0 {
 		words = append(words, "pvabi.needs="+strings.Join(j.Needs, ","))
 	}
+	if j.Implementer != "" {
+		words = append(words, "pvabi.implementer="+j.Implementer)
+	}
 	if len(j.Only) > 0 {
 		words = append(words, "pvabi.only="+strings.Join(j.Only, ","))
 	}
@@ -127,6 +138,8 @@ func ParseJob(words []string) (Job, error) {
 			j.Modules = list
 		case "needs":
 			j.Needs = list
+		case "implementer":
+			j.Implementer = value
 		case "only":
 			j.Only = list
 		case "mutant":
@@ -210,7 +223,7 @@ func do(ctx context.Context, sys system, job Job, suites map[string]Suite, emit 
 		return
 	}
 	// What a kernel's modules do is the kernel's doing.
-	loaded.Implementer = id.Release
+	loaded.Implementer = cmp.Or(job.Implementer, id.Release)
 	send(conformance.Event{Loaded: &loaded})
 	if err := suite(ctx, job, send); err != nil {
 		send(conformance.Event{Fatal: err.Error()})
@@ -231,10 +244,10 @@ func load(sys system, job Job) (loaded conformance.Loaded, reason string) {
 	for _, name := range job.Needs {
 		if !sys.exists(name) {
 			with := "no modules loaded"
-			if len(job.Modules) > 0 {
-				with = "modules " + strings.Join(job.Modules, ", ") + " loaded"
+			if len(job.Modules) > 0 { // and the log may tell why they did not help
+				with = "modules " + strings.Join(job.Modules, ", ") + " loaded" + kernelSays(sys)
 			}
-			return loaded, fmt.Sprintf("the guest has no %s, with %s%s", name, with, kernelSays(sys))
+			return loaded, fmt.Sprintf("the guest has no %s, with %s", name, with)
 		}
 	}
 	loaded.Seconds = time.Since(start).Seconds()

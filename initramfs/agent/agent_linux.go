@@ -39,7 +39,7 @@ func Main(suites map[string]Suite) error {
 	mountRoot()
 	mounted := time.Since(start)
 	if err := boot(suites); err != nil {
-		fmt.Println("pvabi: agent:", err)
+		fmt.Println(Failed, err)
 	}
 	fmt.Printf("pvabi: agent: file systems took %v, all took %v\n", mounted.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
 	unix.Sync()
@@ -95,11 +95,14 @@ func boot(suites map[string]Suite) error {
 // waitForPort loads the modules of the event channel, if the image has any, and waits
 // for the channel's port: a device is found some time after its driver is loaded.
 func waitForPort() error {
-	const ports = "/sys/class/virtio-ports"
+	const (
+		ports  = "/sys/class/virtio-ports"
+		needed = "the kernel needs VIRTIO_CONSOLE and the driver of its machine's virtio bus"
+	)
 	if !(linux{}).exists(ports) {
 		for _, name := range ChannelModules {
 			if _, err := (linux{}).load(name); err != nil {
-				return fmt.Errorf("open the event channel: this kernel has no %s, and module %s does not load: %w", ports, name, err)
+				return fmt.Errorf("open the event channel: this kernel has no %s, and module %s does not load: %w; %s", ports, name, err, needed)
 			}
 		}
 	}
@@ -115,7 +118,7 @@ func waitForPort() error {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	return fmt.Errorf("open the event channel: no port named %s in %s", Port, ports)
+	return fmt.Errorf("open the event channel: no port named %s in %s; %s", Port, ports, needed)
 }
 
 // mountRoot makes the root file system. It uses u-root's libinit without what
@@ -246,9 +249,29 @@ func (linux) log(lines int) []string {
 	if err != nil {
 		return nil
 	}
-	all := strings.Split(strings.TrimSpace(string(buffer[:n])), "\n")
+	return lastLines(string(buffer[:n]), lines)
+}
+
+// lastLines returns the last lines of a log in the form of syslog(2), "<LEVEL>text",
+// without levels, and without what is for debugging only.
+func lastLines(log string, lines int) []string {
+	var all []string
+	for line := range strings.SplitSeq(strings.TrimSpace(log), "\n") {
+		prefix, text, ok := strings.Cut(line, ">")
+		level, err := strconv.Atoi(strings.TrimPrefix(prefix, "<"))
+		switch {
+		case !ok || err != nil: // goes on from the line before
+			all = append(all, line)
+		case level&7 != debugLevel:
+			all = append(all, text)
+		}
+	}
 	return all[max(0, len(all)-lines):]
 }
+
+// debugLevel is KERN_DEBUG of include/linux/kern_levels.h; the bits above a level are
+// its facility.
+const debugLevel = 7
 
 // moduleFile returns the file of a module, by the kernel's modules.dep.
 func moduleFile(name string) (string, error) {

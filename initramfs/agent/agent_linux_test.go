@@ -14,6 +14,13 @@ import (
 	"pvabi/conformance"
 )
 
+func TestLastLines(t *testing.T) {
+	const log = "<5>[ 0.1] Linux\n<3>[ 1.2] kvm_amd: SVM not supported\n  by CPU 0\n<7>[ 1.3] for > debugging\n<30>[ 1.4] init: a > b\n"
+	assert.Equal(t, []string{"[ 1.2] kvm_amd: SVM not supported", "  by CPU 0", "[ 1.4] init: a > b"}, lastLines(log, 3))
+	assert.Len(t, lastLines(log, 100), 4)
+	assert.Equal(t, []string{""}, lastLines("", 1))
+}
+
 func TestCountList(t *testing.T) {
 	for _, test := range []struct {
 		list string

@@ -104,6 +104,15 @@ func guard(parent, words string, args []string) error {
 	return nil
 }
 
+// killGroup kills the process group that a guard made, if its number is known: a
+// QEMU that was started by a script of the user's is not QEMU's process, but a
+// child of it.
+func killGroup(pid int) {
+	if pid > 0 {
+		_ = unix.Kill(-pid, unix.SIGKILL)
+	}
+}
+
 // peakRSS returns the most memory that a process had resident, in bytes; 0 if
 // that is not known (any more).
 func peakRSS(pid int) int64 {

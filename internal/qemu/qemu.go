@@ -302,8 +302,12 @@ func (g *guest) run(ctx context.Context, stderr io.WriteCloser) error {
 
 	// The kernel ends QEMU when the thread ends that started it, not the process:
 	// this one stays until QEMU has ended.
-	vmCtx, kill := context.WithCancel(context.WithoutCancel(ctx))
-	defer kill()
+	vmCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	kill := func() {
+		cancel()
+		killGroup(g.pid)
+	}
 	started, done := make(chan error, 1), make(chan error, 1)
 	g.start = time.Now()
 	go func() {
@@ -549,6 +553,10 @@ func explain(err error, console, stderr string) error {
 	if _, panicked, ok := strings.Cut(console, "Kernel panic - not syncing: "); ok {
 		why, _, _ := strings.Cut(panicked, "\n")
 		return fmt.Errorf("%w: %s", ErrPanic, strings.TrimSpace(why))
+	}
+	if _, failed, ok := strings.Cut(console, agent.Failed+" "); ok && errors.Is(err, ErrIncomplete) {
+		why, _, _ := strings.Cut(failed, "\n")
+		return fmt.Errorf("%w: the agent says: %s", err, why)
 	}
 	if _, signal, ok := strings.Cut(stderr, "terminating on signal "); ok && errors.Is(err, ErrIncomplete) {
 		signal, _, _ = strings.Cut(signal, "\n")

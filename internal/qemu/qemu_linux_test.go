@@ -97,6 +97,7 @@ func TestRunErrors(t *testing.T) {
 		{name: "terminated", script: []string{identity, "stderr qemu: terminating on signal 15 from pid 1", "exit 0"}, is: ErrKilled, want: []string{"by signal 15 from pid 1"}, events: kinds{"identity"}},
 		{name: "panic", script: []string{identity, "console [ 1.0] Kernel panic - not syncing: Attempted to kill init!", "console ---[ end", "exit 0"}, is: ErrPanic, want: []string{"Attempted to kill init!", "---[ end"}, events: kinds{"identity"}},
 		{name: "panic before the agent", script: []string{"console Kernel panic - not syncing: VFS: no root", "exit 0"}, is: ErrPanic, want: []string{"VFS: no root"}},
+		{name: "agent cannot be heard", script: []string{"console pvabi: agent failed: open the event channel: no port named pvabi", "console [ 1.0] reboot: Power down", "exit 0"}, is: ErrIncomplete, want: []string{"last event: the agent says: open the event channel: no port named pvabi\n"}},
 		{name: "ends without the last event", script: []string{identity, result, "exit 0"}, is: ErrIncomplete, events: kinds{"identity", "x/y/z"}},
 		{name: "channel ends without the last event", script: []string{identity, done, "exit 0"}, is: ErrIncomplete, events: kinds{"identity"}},
 		{name: "channel ends without the last event, guest hangs", script: []string{identity, done, "hang"}, is: ErrIncomplete, events: kinds{"identity"}},
@@ -191,6 +192,42 @@ func TestRunIsCanceled(t *testing.T) {
 	}
 }
 
+// TestRunEndsQEMUOfAScript has QEMU started by a script that stays its parent, as
+// those of users do.
+func TestRunEndsQEMUOfAScript(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	c := faked(t, "pid", identity, "hang")
+	require.NoError(t, os.Rename(c.QEMU[0], c.QEMU[0]+".real"))
+	require.NoError(t, os.WriteFile(c.QEMU[0], []byte("#!/bin/sh\n\"$0.real\" \"$@\"\n"), 0o755))
+	fd := make(chan int, 1)
+	go func() {
+		defer cancel()
+		pid, _ := process(t, c.Console)
+		f, err := unix.PidfdOpen(pid, 0)
+		assert.NoError(t, err)
+		fd <- f
+	}()
+	_, err := Run(ctx, c, func(conformance.Event) {})
+	require.ErrorIs(t, err, ErrCanceled)
+	waitForEnd(t, <-fd)
+}
+
+// waitForEnd waits for the process of a pidfd, which can be read from when it has
+// ended, and closes it.
+func waitForEnd(t *testing.T, fd int) {
+	t.Helper()
+	defer unix.Close(fd)
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 30_000)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		require.NoError(t, err)
+		assert.Equal(t, 1, n, "the process has ended")
+		return
+	}
+}
+
 // process reads what the fake's command "pid" wrote, once it has.
 func process(t *testing.T, console string) (pid, group int) {
 	for deadline := time.Now().Add(30 * time.Second); ; {
@@ -232,15 +269,8 @@ func TestQEMUDoesNotOutlive(t *testing.T) {
 		require.NotZero(t, pid)
 		fd, err := unix.PidfdOpen(pid, 0)
 		require.NoError(t, err)
-		defer unix.Close(fd)
 		require.NoError(t, parent.Process.Signal(s))
-		// A pidfd can be read from when the process has ended.
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 30_000)
-		for errors.Is(err, unix.EINTR) {
-			n, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 30_000)
-		}
-		require.NoError(t, err)
-		assert.Equal(t, 1, n, "QEMU ends with its parent, %v", s)
+		waitForEnd(t, fd) // QEMU ends with its parent
 		_ = parent.Wait()
 	}
 }
