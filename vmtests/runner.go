@@ -237,6 +237,9 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 	o.run.QEMU.Command = report.Command
 	o.run.PeakRSS = report.PeakRSS
 	for _, n := range report.Notes {
+	if t.Implementer == implementedByQEMU {
+		job.Implementer = emulator.Version
+	}
 		o.say(n)
 	}
 	o.run.Seconds = conformance.Seconds{

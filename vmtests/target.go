@@ -42,6 +42,10 @@ type Target struct {
 }
 
 // Guest is how a target boots.
+// implementedByQEMU is the Implementer of targets whose hypervisor is QEMU itself, so
+// that its version is that of the QEMU that is run, which no guest can know.
+const implementedByQEMU = "QEMU"
+
 type Guest struct {
 	GOARCH string
 	CPUs   int
@@ -57,6 +61,10 @@ type Guest struct {
 }
 
 // Targets are all targets, in the order in which they are run.
+// sibling is a module that every kernel has, and that does nothing: the carrier kmod learns
+// from its file what the kernel's modules look like.
+const sibling = "dummy"
+
 func Targets() []Target {
 	return []Target{
 		{
@@ -79,6 +87,19 @@ func Targets() []Target {
 			suite: func(ctx context.Context) (*conformance.Suite, error) { return conformance.X86KVMBelow(ctx, user.Open) },
 		},
 	}
+		{
+			Name: "powerpc-qemu", Platform: "powerpc-papr", Implementer: implementedByQEMU,
+			Text:  "the hypervisor that QEMU's machine pseries is under TCG, asked by a module in a Linux guest",
+			Rules: conformance.PowerPCPAPRRules(),
+			Guest: &Guest{
+				GOARCH: "ppc64le", CPUs: 4, Threads: qemu.ThreadPerCPU,
+				Modules: []string{sibling},
+				// Programs have all CPUs but the first to themselves: what the kernel
+				// does there otherwise ends their waits. It may not stop them for the
+				// sake of huge pages either.
+				Append: []string{"isolcpus=1-3", "irqaffinity=0", "transparent_hugepage=never"},
+			},
+		},
 }
 
 // Find returns the targets with these names, in the order of Targets; all for none.

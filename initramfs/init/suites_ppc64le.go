@@ -1,0 +1,26 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+
+	"pvabi/conformance"
+	"pvabi/conformance/pseries"
+	"pvabi/initramfs/agent"
+)
+
+func init() { suites["powerpc-qemu"] = powerpcQEMU }
+
+// powerpcQEMU looks at the hypervisor below the kernel that the agent runs on.
+func powerpcQEMU(ctx context.Context, job agent.Job, emit func(conformance.Event)) error {
+	hypertas, err := os.ReadFile("/proc/device-tree/rtas/ibm,hypertas-functions")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	i := conformance.Implementer{Name: "QEMU", Version: job.Implementer}
+	return agent.Run(ctx, job, conformance.PowerPCPAPR(i, hypertas, pseries.Open), emit)
+}
