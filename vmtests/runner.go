@@ -227,6 +227,9 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 		threads = r.Threads
 	}
 	job := agent.Job{Target: t.Name, Modules: image.Names(), Needs: g.Needs, Only: r.Only, Mutants: r.Mutants}
+	if t.Implementer == implementedByQEMU {
+		job.Implementer = emulator.Version
+	}
 	report, err := qemu.Run(ctx, qemu.Config{
 		QEMU: emulator.Command, Env: emulator.Env, Board: board,
 		CPUs: g.CPUs, Threads: threads,
@@ -237,9 +240,6 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 	o.run.QEMU.Command = report.Command
 	o.run.PeakRSS = report.PeakRSS
 	for _, n := range report.Notes {
-	if t.Implementer == implementedByQEMU {
-		job.Implementer = emulator.Version
-	}
 		o.say(n)
 	}
 	o.run.Seconds = conformance.Seconds{

@@ -41,11 +41,11 @@ type Target struct {
 	suite func(context.Context) (*conformance.Suite, error)
 }
 
-// Guest is how a target boots.
 // implementedByQEMU is the Implementer of targets whose hypervisor is QEMU itself, so
 // that its version is that of the QEMU that is run, which no guest can know.
 const implementedByQEMU = "QEMU"
 
+// Guest is how a target boots.
 type Guest struct {
 	GOARCH string
 	CPUs   int
@@ -60,11 +60,11 @@ type Guest struct {
 	Append []string
 }
 
-// Targets are all targets, in the order in which they are run.
 // sibling is a module that every kernel has, and that does nothing: the carrier kmod learns
 // from its file what the kernel's modules look like.
 const sibling = "dummy"
 
+// Targets are all targets, in the order in which they are run.
 func Targets() []Target {
 	return []Target{
 		{
@@ -86,7 +86,6 @@ func Targets() []Target {
 			Rules: conformance.X86KVMBelowRules(),
 			suite: func(ctx context.Context) (*conformance.Suite, error) { return conformance.X86KVMBelow(ctx, user.Open) },
 		},
-	}
 		{
 			Name: "powerpc-qemu", Platform: "powerpc-papr", Implementer: implementedByQEMU,
 			Text:  "the hypervisor that QEMU's machine pseries is under TCG, asked by a module in a Linux guest",
@@ -100,6 +99,7 @@ func Targets() []Target {
 				Append: []string{"isolcpus=1-3", "irqaffinity=0", "transparent_hugepage=never"},
 			},
 		},
+	}
 }
 
 // Find returns the targets with these names, in the order of Targets; all for none.
