@@ -69,6 +69,9 @@ func (r *Runner) Run(ctx context.Context, t Target) *conformance.Run {
 	} else {
 		err = r.guest(ctx, t, o)
 	}
+	if ctx.Err() != nil && err != nil {
+		err = fmt.Errorf("%w: %w", qemu.ErrCanceled, context.Cause(ctx))
+	}
 	o.end(err)
 	return run
 }
@@ -137,8 +140,11 @@ func (o *outcome) end(err error) {
 		var failed *qemu.Error
 		if errors.As(err, &failed) {
 			o.run.Error = failed.Err.Error()
-			o.run.Console = strings.Split(strings.TrimRight(failed.Console, "\n"), "\n")
-			if failed.Stderr != "" {
+			if console := strings.TrimRight(failed.Console, "\n"); console != "" {
+				o.run.Console = strings.Split(console, "\n")
+			}
+			// That it was killed is what QEMU says of that, too.
+			if failed.Stderr != "" && !errors.Is(err, qemu.ErrKilled) {
 				o.run.Error += ": " + failed.Stderr
 			}
 		}
@@ -203,18 +209,22 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 		board.Firmware = f.Path
 		o.run.Guest.Other = append(o.run.Guest.Other, conformance.Artefact{Path: f.Path, SHA256: f.SHA256})
 	}
-	temp, err := os.MkdirTemp("", "pvabi-*")
-	if err != nil {
-		return fmt.Errorf("a folder for the initramfs: %w", err)
-	}
-	defer os.RemoveAll(temp)
-	image, err := r.image(ctx, g, kernel, temp)
+	temp, remove, err := scratch()
 	if err != nil {
 		return err
+	}
+	defer remove()
+	image, err := r.image(ctx, g, kernel, temp)
+	if errors.Is(err, initramfs.ErrModuleMissing) {
+		o.run.Unreached = fmt.Sprintf("%v; the target needs a kernel that has it, built in or as a module", err)
+		return nil
+	}
+	if err != nil {
+		return roomy(err)
 	}
 	boot, err := direct(kernel.artefact.Path, temp)
 	if err != nil {
-		return err
+		return roomy(err)
 	}
 	o.run.Guest.Kernel = kernel.artefact
 	o.run.Guest.Image = conformance.Artefact{Version: "built for this run", SHA256: image.SHA256, Size: image.Size}
@@ -235,7 +245,7 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 		CPUs: g.CPUs, Threads: threads,
 		Kernel: boot, Initramfs: image.Path, Release: kernel.release,
 		Append:  append(job.Words(), g.Append...),
-		Console: filepath.Join(r.Output, t.Name+".console"),
+		Console: t.Console(r.Output),
 	}, o.event)
 	o.run.QEMU.Command = report.Command
 	o.run.PeakRSS = report.PeakRSS
@@ -245,6 +255,9 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 	o.run.Seconds = conformance.Seconds{
 		Boot: report.ToIdentity, Modules: max(report.ToLoaded-report.ToIdentity, 0),
 		Checks: max(report.ToResult-report.ToLoaded, 0), Total: report.Total,
+	}
+	if o.run.Unreached != "" && kernel.modules == "" && len(g.Modules) > 0 {
+		o.run.Unreached += "; if the kernel has modules, give their folder by -modules"
 	}
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -119,6 +120,9 @@ func Find(names ...string) ([]Target, error) {
 	}
 	return slices.DeleteFunc(all, func(t Target) bool { return !slices.Contains(names, t.Name) }), nil
 }
+
+// Console is the file in a folder for results that a guest's console is kept in.
+func (t Target) Console(dir string) string { return filepath.Join(dir, t.Name+".console") }
 
 // Reachable returns nil if the target can run on this machine, and otherwise why it
 // cannot. It looks at this machine only, not at the network.

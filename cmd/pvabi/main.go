@@ -10,6 +10,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
 	"pvabi/conformance"
@@ -65,17 +67,38 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 		fmt.Fprintf(stderr, "pvabi: unknown command %q\n%s", args[0], usage)
 		return conformance.ExitFailed
 	}
-	status, err := c(ctx, args[1:], stdout, stderr)
+	out := &output{w: stdout}
+	status, err := c(ctx, args[1:], out, stderr)
+	if err == nil {
+		err = out.err
+	}
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return conformance.ExitConforms
 	case errors.Is(err, errUsage):
+		return conformance.ExitFailed
+	case err != nil && ctx.Err() != nil:
+		fmt.Fprintf(stderr, "pvabi %s: %v: %v\n", args[0], context.Cause(ctx), err)
 		return conformance.ExitFailed
 	case err != nil:
 		fmt.Fprintf(stderr, "pvabi %s: %v\n", args[0], err)
 		return conformance.ExitFailed
 	}
 	return status
+}
+
+// output keeps the first error of writing, so that a command need not look at each.
+type output struct {
+	w   io.Writer
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.w.Write(p)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
 }
 
 // errUsage stands for a mistake in the command line that was already told.
@@ -99,6 +122,11 @@ func parse(fs *flag.FlagSet, args []string) error {
 			return err
 		}
 		return errUsage
+	}
+	for _, a := range fs.Args() {
+		if strings.HasPrefix(a, "-") && len(a) > 1 && !slices.Contains(args, "--") {
+			return fmt.Errorf("%s stands behind an argument; flags come first", a)
+		}
 	}
 	return nil
 }

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"pvabi/abi"
 	"pvabi/conformance"
@@ -77,14 +79,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 	if r.Only, err = patterns(*rules, targets); err != nil {
 		return 0, err
 	}
-	if (r.Kernel != "" || r.QEMU != "") && !oneArchitecture(targets) {
-		return 0, errors.New("-kernel and -qemu are for one architecture; name the targets to run")
+	if (r.Kernel != "" || r.Modules != "" || r.QEMU != "") && !oneArchitecture(targets) {
+		return 0, errors.New("-kernel, -modules and -qemu are for guests of one architecture; name the targets to run")
 	}
 	r.Store = opened(cache, nil, os.Stderr)
 	r.Output = *output
-	if err := os.MkdirAll(r.Output, 0o755); err != nil {
-		return 0, fmt.Errorf("the folder for results: %w", err)
+	folder, err := claim(r.Output, targets)
+	if err != nil {
+		return 0, err
 	}
+	defer folder.Close()
+	// A reader of the report that goes away does not end the run: writes fail, which
+	// is told at the end.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	named := fs.NArg() > 0
 	out := &printer{w: stdout, stderr: stderr}
@@ -103,13 +110,40 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 		}
 		report.Runs = append(report.Runs, r.Run(ctx, t))
 	}
-	if err := errors.Join(save(report, filepath.Join(r.Output, "results.json")), out.end(report, *format)); err != nil {
+	if err := errors.Join(save(report, r.Output), out.end(report, *format)); err != nil {
 		return 0, err
 	}
 	if ctx.Err() != nil {
-		return 0, fmt.Errorf("interrupted; what was finished is in %s", filepath.Join(r.Output, "results.json"))
+		return 0, fmt.Errorf("what was finished is in %s", filepath.Join(r.Output, results))
+	}
+	for _, f := range failures(report, named) {
+		fmt.Fprintln(stderr, "pvabi run:", f)
 	}
 	return report.ExitStatus(named, *strict), nil
+}
+
+// failures tells why a run's exit status is that of failed equipment.
+func failures(r *conformance.Report, named bool) (out []string) {
+	anything := false
+	for _, run := range r.Runs {
+		looked := slices.ContainsFunc(run.Results, func(x conformance.Result) bool { return x.Verdict.Looked() })
+		anything = anything || looked
+		why := run.Error
+		switch {
+		case why != "" || !named:
+		case run.Unreached != "":
+			why = "unreached: " + run.Unreached
+		case !looked:
+			why = "no rule was looked at"
+		}
+		if why != "" {
+			out = append(out, run.Target+": "+why)
+		}
+	}
+	if len(out) == 0 && !anything {
+		out = []string{"no rule was looked at"}
+	}
+	return out
 }
 
 // patterns splits and checks the patterns of -rules: each must select something.
@@ -118,7 +152,9 @@ func patterns(list string, targets []vmtests.Target) ([]string, error) {
 		return nil, nil
 	}
 	all := strings.Split(list, ",")
-	for _, p := range all {
+	for i, p := range all {
+		p = strings.TrimSpace(p)
+		all[i] = p
 		if _, err := path.Match(p, ""); err != nil {
 			return nil, fmt.Errorf("-rules %q: %w", p, err)
 		}
@@ -141,24 +177,6 @@ func oneArchitecture(targets []vmtests.Target) bool {
 		}
 	}
 	return len(seen) == 1
-}
-
-// save writes a report to a file, which appears whole or not at all.
-func save(r *conformance.Report, name string) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
-	if err != nil {
-		return fmt.Errorf("write the results: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("write the results: %w", errors.Join(err, os.Remove(f.Name())))
-		}
-	}()
-	err = errors.Join(r.WriteJSON(f), f.Chmod(0o644), f.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), name)
 }
 
 // printer prints a report as it comes.
@@ -198,7 +216,8 @@ func (o *printer) End(run *conformance.Run) {
 		return
 	}
 	if run.Guest.Release != "" {
-		o.ktap.Comment("%s %s, guest %s, QEMU %s", run.Implementer.Name, run.Implementer.Version, run.Guest.Release, run.QEMU.Version)
+		implementer := strings.TrimSpace(run.Implementer.Name + " " + run.Implementer.Version)
+		o.ktap.Comment("%s, guest %s, QEMU %s", implementer, run.Guest.Release, run.QEMU.Version)
 	}
 	if s := run.Seconds; s.Total > 0 {
 		o.ktap.Comment("boot %.1f s, modules %.1f s, checks %.1f s, all %.1f s", s.Boot, s.Modules, s.Checks, s.Total)
