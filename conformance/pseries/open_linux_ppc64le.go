@@ -189,22 +189,33 @@ func (m *machine) release(c *cpu) error {
 
 // Disturbed implements Machine.
 func (m *machine) Disturbed() (uint64, error) {
+	if err := m.noteMistakes(); err != nil {
+		return 0, err
+	}
 	sum := m.disturbed
-	for i, c := range m.cpus {
+	for _, c := range m.cpus {
 		n, err := c.taken()
 		if err != nil {
 			return 0, err
 		}
 		sum += n
-		now, err := m.look(i)
-		if err != nil {
-			return 0, err
-		}
-		if c.running && c.mistaken(now) {
-			sum++
-		}
 	}
 	return sum, nil
+}
+
+// noteMistakes counts the CPUs that were taken to sleep when they did not, each once.
+func (m *machine) noteMistakes() error {
+	for i, c := range m.cpus {
+		now, err := m.look(i)
+		if err != nil {
+			return err
+		}
+		if c.running && c.mistaken(now) {
+			m.disturbed++
+			c.slept = nil
+		}
+	}
+	return nil
 }
 
 // surrounded tells whether the last program of a CPU was.
@@ -281,9 +292,12 @@ var waiting = func() (numbers []uint64) {
 
 // blocks tells whether a CPU is at an operation that may wait.
 func (m *machine) blocks(i int) bool {
-	op, _ := m.At(i)
+	op, _ := m.Machine.At(i)
 	p := m.cpus[i].program
-	if op >= len(p) {
+	if m.cpus[i].surrounded() {
+		op -= before
+	}
+	if op < 0 || op >= len(p) {
 		return false
 	}
 	return p[op].Kind == arch.Wait || p[op].Kind == arch.Call && slices.Contains(waiting, p[op].Regs[ppc64le.ISA.Register("r3")])
@@ -372,6 +386,9 @@ const prods = 100
 
 // Reset implements arch.Machine. CPUs that wait are prodded, for nothing else ends their waits.
 func (m *machine) Reset() error {
+	if err := m.noteMistakes(); err != nil {
+		return err
+	}
 	idle := -1
 	for i, c := range m.cpus {
 		switch {
