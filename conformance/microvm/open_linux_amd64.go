@@ -5,129 +5,78 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"strconv"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"pvabi/arch"
 	"pvabi/arch/amd64"
 	"pvabi/internal/kvm"
 )
 
-// The guest's memory: the tables of package kvm, the probe, then for each CPU its frame
-// and stacks, then what Alloc gives away.
 const (
+	maxCPUs = kvm.MaxCPUs
+
+	// Addresses in the guest's memory, after the tables of package kvm.
 	codeAt = kvm.FreeMemory
 	cpusAt = 0x20000
-
-	cpuSize = 0x10000
-	// From the beginning of a CPU's part: the frame, and the tops of the stacks that
-	// the probe and its interrupts at privilege level 3 use.
-	stackTop  = 0xd000
+	// stack0Top is, from the beginning of a CPU's part, the top of the stack that interrupts
+	// at privilege level 3 use.
 	stack0Top = 0x10000
-
-	areasSize = 1 << 20
 	pageSize  = 4096
+
+	// How a program leaves.
+	door   = amd64.Door
+	ended  = uint64(amd64.Ended)
+	exited = uint64(amd64.Exited)
 )
 
-type machine struct {
-	config Config
-	vm     *kvm.VM
-	code   *amd64.Code
-	areas  *arch.Memory
-	cpus   []*cpu
+type machineArch struct {
+	code      *amd64.Code
+	supported []kvm.Entry // leaves of CPUID
+	long      kvm.Long
 }
 
-type cpu struct {
-	id      uint64
-	vcpu    *kvm.VCPU
-	frame   arch.Frame
-	reset   *kvm.State
-	program int // operations of the last one
+type cpuArch struct{ reset *kvm.State }
 
-	state state
-	stop  arch.Stop // of a CPU that does not run
-}
-
-type state int
-
-const (
-	idle state = iota
-	running
-	out    // by an Exit
-	broken // left in a way from which only Reset brings it back
-)
-
-// Open makes a machine. The errors of package kvm say what a host lacks for it.
-func Open(c Config) (Machine, error) {
-	m, err := open(c)
-	if err != nil {
-		return nil, fmt.Errorf("microvm: %w", err)
+func (m *machine) prepare(system *kvm.System, memory int) error {
+	c := m.config
+	var err error
+	if m.code, err = amd64.Copy(); err != nil {
+		return err
 	}
-	return m, nil
-}
-
-func open(c Config) (*machine, error) {
-	if c.IDs != nil && len(c.IDs) != c.cpus() {
-		return nil, fmt.Errorf("%d ids for %d CPUs", len(c.IDs), c.cpus())
+	if m.supported, err = system.Supported(); err != nil {
+		return err
 	}
-	if c.cpus() > kvm.MaxCPUs {
-		return nil, fmt.Errorf("%d CPUs; there is room for %d", c.cpus(), kvm.MaxCPUs)
-	}
-	code, err := amd64.Copy()
-	if err != nil {
-		return nil, err
-	}
-	system, err := kvm.Open()
-	if err != nil {
-		return nil, err
-	}
-	supported, err := system.Supported()
-	if err != nil {
-		return nil, err
-	}
-	m := &machine{config: c, code: code}
-	areasAt := cpusAt + c.cpus()*cpuSize
 	m.vm, err = system.NewVM(kvm.Config{
-		Memory:        areasAt + areasSize,
+		Memory:        memory,
 		IRQChip:       map[IRQChip]kvm.IRQChip{Full: kvm.FullIRQChip, Split: kvm.SplitIRQChip, None: kvm.NoIRQChip}[c.IRQChip],
 		WideIDs:       slices.ContainsFunc(c.IDs, func(id uint64) bool { return id >= 0xff }),
 		DisableQuirks: c.DisableQuirks, ExitHypercalls: c.ExitHypercalls, DisableExits: c.DisableExits,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	m.areas = arch.NewMemory(m.vm.Memory[areasAt:], uint64(areasAt))
-	copy(m.vm.Memory[codeAt:cpusAt], code.Bytes)
-	long := kvm.Long{Gates: codeAt + uint64(code.Vectors), Stride: amd64.VectorStride}
+	m.load()
+	m.long = kvm.Long{Gates: codeAt + uint64(m.code.Vectors), Stride: amd64.VectorStride}
 	for i := range c.cpus() {
-		long.Stacks = append(long.Stacks, cpuAt(i)+stack0Top)
+		m.long.Stacks = append(m.long.Stacks, cpuAt(i)+stack0Top)
 	}
-	long.Tables(m.vm.Memory)
-	for i := range c.cpus() {
-		if err := m.addCPU(i, long, supported); err != nil {
-			return nil, errors.Join(err, m.vm.Close())
-		}
-	}
-	if err := m.touch(); err != nil {
-		return nil, errors.Join(err, m.Close())
-	}
-	return m, nil
+	m.long.Tables(m.vm.Memory)
+	return nil
 }
+
+func (m *machine) load() { copy(m.vm.Memory[codeAt:cpusAt], m.code.Bytes) }
 
 // touchBudget is for a KVM on which a CPU never gets to its program's end.
 const touchBudget = 30 * time.Second
 
-// touch has each CPU use the memory that it needs to take an exception, so that KVM has
+// first has each CPU use the memory that it needs to take an exception, so that KVM has
 // mapped it before the first one. On SVM as QEMU 11.1 emulates it, a machine whose first
 // exception found that memory unmapped has been seen to fail at the next access to memory
 // that is not there, which is how a program leaves: KVM took it for an access in the middle
 // of an exception's delivery and gave up (suberror 3). It also shows that this KVM runs such
 // code at all.
-func (m *machine) touch() error {
+func (m *machine) first() error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), touchBudget,
 		fmt.Errorf("a program of loads and stores has no end after %v: this KVM does not run such code", touchBudget))
 	defer cancel()
@@ -151,14 +100,12 @@ func (m *machine) touch() error {
 	return m.Reset()
 }
 
-func cpuAt(i int) uint64 { return cpusAt + uint64(i)*cpuSize }
-
-func (m *machine) addCPU(i int, long kvm.Long, supported []kvm.Entry) error {
+func (m *machine) addCPU(i int) error {
 	id := m.config.id(i)
 	if id>>32 != 0 {
 		return fmt.Errorf("id %#x of CPU %d is no APIC id: it has more than 32 bits", id, i)
 	}
-	leaves, err := kvm.CPUID(supported, kvm.Identity{
+	leaves, err := kvm.CPUID(m.supported, kvm.Identity{
 		ID: uint32(id), Features: m.config.Features, Hints: m.config.Hints, Base: m.config.base(),
 	})
 	if err != nil {
@@ -183,7 +130,7 @@ func (m *machine) addCPU(i int, long kvm.Long, supported []kvm.Entry) error {
 		level = 3
 	}
 	xcr0 := vectors(leaves)
-	if err := c.vcpu.SetSregs(long.Sregs(s, i, level, cpuAt(i), xcr0 != 0, m.config.IRQChip != None)); err != nil {
+	if err := c.vcpu.SetSregs(m.long.Sregs(s, i, level, cpuAt(i), xcr0 != 0, m.config.IRQChip != None)); err != nil {
 		return err
 	}
 	if xcr0 != 0 {
@@ -222,82 +169,29 @@ func vectors(leaves []kvm.Entry) uint64 {
 	return uint64(parts & (x87 | sse | avx))
 }
 
-// CPUs implements arch.Machine.
-func (m *machine) CPUs() int { return len(m.cpus) }
-
-// ID implements arch.Machine: a CPU's APIC id.
-func (m *machine) ID(cpu int) uint64 { return m.cpus[cpu].id }
-
-// Alloc implements arch.Machine.
-func (m *machine) Alloc(size, align uint64, fill byte) arch.Area {
-	return m.areas.Alloc(size, align, fill)
-}
-
-// Start implements arch.Machine.
-func (m *machine) Start(cpu int, p arch.Program) error {
-	c := m.cpus[cpu]
-	if c.state != idle {
-		return fmt.Errorf("microvm: CPU %d is not idle; wait for its program's end, or reset the machine", cpu)
-	}
-	if err := c.frame.Load(p); err != nil {
-		return err
-	}
-	c.program = len(p)
+func (m *machine) begin(cpu int) error {
 	at := cpuAt(cpu)
 	const alwaysOne = 1 << 1 // of RFLAGS
-	if err := c.vcpu.SetRegs(kvm.Regs{
+	return m.cpus[cpu].vcpu.SetRegs(kvm.Regs{
 		RIP: codeAt + uint64(m.code.Guest), RSP: at + stackTop, RFLAGS: alwaysOne, RDI: at,
-	}); err != nil {
+	})
+}
+
+// answer returns to the guest with 0 what Config.ExitHypercalls sends here.
+func (*cpu) answer(e kvm.Exit) bool { return e.Reason == kvm.ExitHypercall }
+
+func (m *machine) restore(cpu int) error {
+	c := m.cpus[cpu]
+	if err := c.vcpu.Restore(c.reset); err != nil {
 		return err
 	}
-	m.enter(c)
+	clear(c.frame)
+	c.frame.SetWord(arch.FrameSelf, cpuAt(cpu))
 	return nil
 }
 
-// enter lets a CPU run, and returns to the guest with 0 what Config.ExitHypercalls sends
-// here.
-func (m *machine) enter(c *cpu) {
-	c.state = running
-	c.vcpu.Enter(func(e kvm.Exit) bool { return e.Reason == kvm.ExitHypercall })
-}
-
-// Wait implements arch.Machine.
-func (m *machine) Wait(ctx context.Context, cpu int) (arch.Stop, error) {
-	c := m.cpus[cpu]
-	if c.state != running {
-		return c.stop, nil
-	}
-	select {
-	case <-ctx.Done():
-		return arch.Stop{}, fmt.Errorf("microvm: CPU %d: %w", cpu, context.Cause(ctx))
-	case e := <-c.vcpu.Exits():
-		return c.left(e)
-	}
-}
-
-// left notes how a CPU left its program.
-func (c *cpu) left(e kvm.Exit) (arch.Stop, error) {
-	c.state, c.stop = broken, arch.Stop{Reason: e.String()}
-	if e.Err != nil || e.Stopped || e.Reason != kvm.ExitMMIO || e.Address != amd64.Door {
-		return c.stop, e.Err
-	}
-	switch status := amd64.Status(e.Data); status {
-	case amd64.Ended:
-		c.stop = arch.Stop{Ended: true}
-		// The CPU is to step over the instruction that it left by now, not when it
-		// begins another program.
-		if err := c.vcpu.Finish(); err != nil {
-			return c.stop, err
-		}
-		c.state = idle
-	case amd64.Exited:
-		c.state, c.stop = out, arch.Stop{Exit: c.frame.Word(arch.FrameExit)}
-	default:
-		op, _ := c.frame.At()
-		c.stop = arch.Stop{Reason: fmt.Sprintf("the probe does not know operation %d", op)}
-	}
-	return c.stop, nil
-}
+// settle has nothing to do: KVM can be told all there is.
+func (*machine) settle() error { return nil }
 
 // callPort is the I/O port by which a call in another mode says that it is over.
 const callPort = 0xf4
@@ -367,19 +261,6 @@ func registers(r *kvm.Regs) [16]*uint64 {
 	}
 }
 
-// Resume implements arch.Machine.
-func (m *machine) Resume(cpu int) error {
-	c := m.cpus[cpu]
-	if c.state != out {
-		return fmt.Errorf("microvm: CPU %d is not out by an exit", cpu)
-	}
-	m.enter(c)
-	return nil
-}
-
-// At implements arch.Machine.
-func (m *machine) At(cpu int) (op int, completed uint64) { return m.cpus[cpu].frame.At() }
-
 // blocking is 1 while KVM has put a CPU to sleep (virt/kvm/kvm_main.c, kvm_vcpu_block);
 // Linux has it since 5.16.
 const blocking = "blocking"
@@ -401,149 +282,14 @@ func (m *machine) Asleep(cpu int) (bool, error) {
 			return false, nil
 		}
 	}
-	name := fmt.Sprintf("/proc/self/task/%d/stat", c.vcpu.Thread())
-	stat, err := os.ReadFile(name)
+	state, err := threadState(c.vcpu.Thread())
 	if err != nil {
-		return false, fmt.Errorf("microvm: state of the thread of CPU %d: %w", cpu, err)
+		return false, fmt.Errorf("microvm: CPU %d: %w", cpu, err)
 	}
-	// The state follows the command's name, which is in parentheses (proc_pid_stat(5)).
-	_, after, ok := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" "))
-	if !ok || len(after) == 0 {
-		return false, fmt.Errorf("microvm: state of the thread of CPU %d: %s holds %q", cpu, name, stat)
-	}
-	return after[0] == 'S', nil
+	return state == 'S', nil
 }
-
-// Results implements arch.Machine.
-func (m *machine) Results(cpu int) []arch.Result {
-	c := m.cpus[cpu]
-	return c.frame.Results(c.program)
-}
-
-// Vectors implements arch.Machine.
-func (m *machine) Vectors(cpu int) []byte { return bytes.Clone(m.vectors(cpu)) }
-
-// SetVectors implements arch.Machine.
-func (m *machine) SetVectors(cpu int, registers []byte) error {
-	if len(registers) != len(m.vectors(cpu)) {
-		return fmt.Errorf("microvm: %d bytes of vector registers, not %d", len(registers), len(m.vectors(cpu)))
-	}
-	copy(m.vectors(cpu), registers)
-	return nil
-}
-
-func (m *machine) vectors(cpu int) []byte { return m.cpus[cpu].frame[arch.FrameVectors:][:16*32] }
-
-// Events implements arch.Machine.
-func (m *machine) Events(cpu int, vector uint8) uint64 { return m.cpus[cpu].frame.Events(vector) }
 
 // Counter implements arch.Machine: a statistic of KVM by its name.
 func (m *machine) Counter(cpu int, name string) (uint64, error) {
 	return m.cpus[cpu].vcpu.Statistic(name)
-}
-
-// Crowd implements arch.Machine: the threads of the CPUs may only use one CPU of the host
-// from now on, the last, and all other threads of the process only the others, if there are
-// others.
-func (m *machine) Crowd(cpus ...int) (release func(), err error) {
-	var before unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &before); err != nil {
-		return nil, fmt.Errorf("microvm: CPUs of the host: %w", err)
-	}
-	last := 0
-	for n, seen := 0, 0; seen < before.Count(); n++ {
-		if before.IsSet(n) {
-			last, seen = n, seen+1
-		}
-	}
-	var one unix.CPUSet
-	one.Set(last)
-	rest := before
-	rest.Clear(last)
-	if rest.Count() == 0 {
-		rest = one
-	}
-	crowd := map[int]bool{}
-	for _, cpu := range cpus {
-		crowd[m.cpus[cpu].vcpu.Thread()] = true
-	}
-	if err := m.place(func(thread int) *unix.CPUSet {
-		if crowd[thread] {
-			return &one
-		}
-		return &rest
-	}); err != nil {
-		return nil, errors.Join(err, m.place(func(int) *unix.CPUSet { return &before }))
-	}
-	return func() {
-		// What was allowed before is allowed again; a thread that ended has no need.
-		_ = m.place(func(int) *unix.CPUSet { return &before })
-	}, nil
-}
-
-// place moves all threads of the process.
-func (m *machine) place(to func(thread int) *unix.CPUSet) error {
-	tasks, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		return fmt.Errorf("microvm: threads of the process: %w", err)
-	}
-	for _, t := range tasks {
-		thread, err := strconv.Atoi(t.Name())
-		if err != nil {
-			continue
-		}
-		if err := unix.SchedSetaffinity(thread, to(thread)); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("microvm: move thread %d to other CPUs of the host: %w", thread, err)
-		}
-	}
-	return nil
-}
-
-// Reset implements arch.Machine.
-func (m *machine) Reset() error {
-	// All must stand still before any is brought back, and KVM must no longer write memory
-	// on a CPU's account before it is cleared.
-	for i, c := range m.cpus {
-		if err := c.halt(); err != nil {
-			return fmt.Errorf("microvm: reset CPU %d: %w", i, err)
-		}
-	}
-	for _, c := range m.cpus {
-		if err := errors.Join(c.vcpu.Finish(), c.vcpu.Quiet()); err != nil {
-			return err
-		}
-	}
-	m.areas.Reset()
-	copy(m.vm.Memory[codeAt:], m.code.Bytes)
-	for i, c := range m.cpus {
-		if err := c.vcpu.Restore(c.reset); err != nil {
-			return err
-		}
-		clear(c.frame)
-		c.frame.SetWord(arch.FrameSelf, cpuAt(i))
-		c.state, c.stop, c.program = idle, arch.Stop{}, 0
-	}
-	return nil
-}
-
-// halt stops a CPU if it runs.
-func (c *cpu) halt() error {
-	if c.state != running {
-		return nil
-	}
-	if err := c.vcpu.Stop(); err != nil {
-		return err
-	}
-	<-c.vcpu.Exits()
-	c.state = broken
-	return nil
-}
-
-// Close implements Machine.
-func (m *machine) Close() error {
-	var errs []error
-	for _, c := range m.cpus {
-		errs = append(errs, c.halt())
-	}
-	return errors.Join(append(errs, m.vm.Close())...)
 }

@@ -27,6 +27,9 @@ const (
 	getStatsFD       = none | 0xce
 )
 
+// Run is the number of the ioctl KVM_RUN, by which a CPU's thread is in its guest.
+const Run = uint64(run)
+
 // Capability is something that KVM may be able to do, KVM_CAP_* in
 // include/uapi/linux/kvm.h.
 type Capability uint32

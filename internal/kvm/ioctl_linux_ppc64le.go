@@ -41,7 +41,7 @@ const (
 	reg64  Register = 0x1030 << 48
 	reg128 Register = 0x1040 << 48
 
-	regVSR0    = reg128 | 0x60 // and 63 more
+	regVectors = reg128 | 0x40 // VR0 to VR31, then VSR0 to VSR31
 	regVPA     = reg64 | 0x82
 	regVPASLB  = reg128 | 0x83
 	regVPADTL  = reg128 | 0x84

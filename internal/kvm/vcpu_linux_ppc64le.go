@@ -69,7 +69,7 @@ func (c *VCPU) Quiet() error {
 		}
 		var errs []error
 		for i := range Register(vectorRegs) {
-			errs = append(errs, c.register(setOneReg, regVSR0+i, &[2]uint64{}))
+			errs = append(errs, c.register(setOneReg, regVectors+i, &[2]uint64{}))
 		}
 		if err := errors.Join(errs...); err != nil {
 			return named("KVM_SET_ONE_REG of vector registers", err)

@@ -1,0 +1,136 @@
+//go:build amd64 || ppc64le
+
+package microvm
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"pvabi/arch"
+)
+
+// enabled is a variable of the environment that says that KVM may be used. These tests look
+// at the carrier, but do so with what KVM answers, so that they need one that can run
+// privileged code.
+const enabled = "PVABI_KVM_TESTS"
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for _, machine := range pool {
+		if err := machine.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+var pool = map[string]Machine{}
+
+// machineFor returns a machine that is as after its creation.
+func machineFor(t *testing.T, c Config) Machine {
+	t.Helper()
+	if os.Getenv(enabled) == "" {
+		t.Skip(enabled + " is not set: there may be no KVM here that runs privileged code")
+	}
+	if m := pool[c.Key()]; m != nil {
+		require.NoError(t, m.Reset())
+		return m
+	}
+	begin := time.Now()
+	m, err := Open(c)
+	require.NoError(t, err)
+	t.Logf("opened %d CPUs in %v", m.CPUs(), time.Since(begin))
+	pool[c.Key()] = m
+	return m
+}
+
+var sparse = []uint64{2, 9, 5}
+
+func three() Config { return Config{CPUs: 3, IDs: sparse} }
+
+func op(kind arch.Kind, args ...uint64) arch.Op {
+	o := arch.Op{Kind: kind}
+	copy(o.Arg[:], args)
+	return o
+}
+
+// within bounds what a broken machine costs; no test depends on it.
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func run(t *testing.T, m Machine, cpu int, p ...arch.Op) []arch.Result {
+	t.Helper()
+	require.NoError(t, m.Start(cpu, p))
+	finish(t, m, cpu)
+	return m.Results(cpu)
+}
+
+func finish(t *testing.T, m Machine, cpu int) {
+	t.Helper()
+	stop, err := m.Wait(within(t), cpu)
+	require.NoError(t, err)
+	require.Equal(t, arch.Stop{Ended: true}, stop)
+}
+
+// until looks until it is seen, for as long as the machine is not taken to be broken.
+func until(t *testing.T, what string, seen func() bool) {
+	t.Helper()
+	ctx := within(t)
+	for !seen() {
+		require.NoError(t, ctx.Err(), what)
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func asleep(t *testing.T, m Machine, cpu, at int) bool {
+	t.Helper()
+	n, err := m.Asleep(cpu)
+	require.NoError(t, err)
+	here, _ := m.At(cpu)
+	return n && here == at
+}
+
+func fallAsleep(t *testing.T, m Machine, cpu, at int) {
+	t.Helper()
+	until(t, fmt.Sprintf("CPU %d asleep in operation %d", cpu, at), func() bool { return asleep(t, m, cpu, at) })
+}
+
+func TestExits(t *testing.T) {
+	m := machineFor(t, Config{})
+	flag := m.Alloc(8, 8, 0)
+	require.NoError(t, m.Start(0, arch.Program{op(arch.Exit, 7), op(arch.Store, flag.Address(), 1, 8), op(arch.Exit, 8)}))
+	for _, want := range []uint64{7, 8} {
+		stop, err := m.Wait(within(t), 0)
+		require.NoError(t, err)
+		assert.Equal(t, arch.Stop{Exit: want}, stop)
+		assert.Equal(t, want-7, flag.Load(0, 8))
+		assert.ErrorContains(t, m.Start(0, nil), "not idle")
+		require.NoError(t, m.Resume(0))
+	}
+	finish(t, m, 0)
+	stop, err := m.Wait(within(t), 0)
+	require.NoError(t, err)
+	assert.True(t, stop.Ended, "waiting again")
+	assert.ErrorContains(t, m.Resume(0), "not out")
+}
+
+func TestWaitIsBoundedByItsContext(t *testing.T) {
+	m := machineFor(t, Config{})
+	require.NoError(t, m.Start(0, arch.Program{op(arch.Wait, 0)}))
+	fallAsleep(t, m, 0, 0)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := m.Wait(ctx, 0)
+	assert.ErrorIs(t, err, context.Canceled)
+}
