@@ -1,4 +1,5 @@
-// Package kvm is a small virtual machine monitor over Linux's /dev/kvm, on x86-64. It
+// Package kvm is a small virtual machine monitor over Linux's /dev/kvm, on x86-64 and on
+// PowerPC, where it needs the KVM that is a hypervisor, KVM-HV, as a guest of PAPR has it, too. It
 // knows how to make a machine with memory and CPUs, how to have a CPU run, and what KVM
 // counts about it. It emulates no device: whatever a guest does that KVM does not do
 // itself ends the run as an [Exit].
@@ -15,7 +16,8 @@
 //
 // Each CPU has a thread of the operating system of its own for its whole life, and all
 // its ioctls are made there: KVM counts steal time by how long that thread waited for a
-// CPU of the host, and would have it run backwards from one thread to another.
+// CPU of the host, and would have it run backwards from one thread to another. The thread
+// takes no signals but the one that ends a run: on PowerPC any signal would end a guest's wait.
 //
 // One machine without a CPU is held open for the life of the process. KVM changes
 // kernel code (static keys) when the first machine comes and the last one goes, which

@@ -181,6 +181,10 @@ func TestDecodeExit(t *testing.T) {
 			exitBytes(ExitHypercall, func(u []byte) { u[0], u[8], u[16], u[24] = 12, 1, 2, 3 }),
 			Exit{Reason: ExitHypercall, Number: 12}, "a call for the monitor: number 12 with 0x1, 0x2, 0x3",
 		},
+		"call of PAPR": {
+			exitBytes(ExitPAPR, func(u []byte) { u[0], u[1], u[16], u[24], u[32] = 0xfc, 0x7f, 1, 2, 3 }),
+			Exit{Reason: ExitPAPR, Number: 0x7ffc}, "a call of PAPR for the monitor: number 0x7ffc with 0x1, 0x2, 0x3",
+		},
 		"HLT":      {exitBytes(ExitHLT, func([]byte) {}), Exit{Reason: ExitHLT}, "HLT, with no interrupt controller in KVM that could end it"},
 		"shutdown": {exitBytes(ExitShutdown, func([]byte) {}), Exit{Reason: ExitShutdown}, "shutdown (triple fault)"},
 		"no entry": {
@@ -233,4 +237,30 @@ func TestLongTables(t *testing.T) {
 		assert.Equal(t, want, word(taskStates+uint64(cpu)*taskSize+4), "stack of CPU %d", cpu)
 	}
 	assert.LessOrEqual(t, taskStates+MaxCPUs*taskSize, OneShot)
+}
+
+func TestRadixTables(t *testing.T) {
+	memory := make([]byte, 0x20000)
+	Radix{Process: 0x3000, Root: 0x10000, Next: 0x4000}.Tables(memory)
+	word := func(at uint64) uint64 { return binary.BigEndian.Uint64(memory[at:]) }
+	// An address is 31 more bits than the two halves of the size say.
+	entry := word(0x3000)
+	assert.Equal(t, uint64(52), (entry>>58&0x18|entry>>5&7)+31, "bits of an address")
+	bits := uint64(52)
+	for _, want := range []uint64{0x10000, 0x4000} {
+		assert.Equal(t, want, entry&0x0fffffffffffff00, "address of a table")
+		bits -= entry & 0x1f
+		entry = word(want)
+		assert.NotZero(t, entry>>63, "valid")
+	}
+	assert.Equal(t, uint64(30), bits, "bits that are left: 1 GiB")
+	assert.Equal(t, uint64(0xc000000000000187), entry, "leaf")
+	n := 0
+	for at := uint64(0); at < uint64(len(memory)); at += 8 {
+		if word(at) != 0 {
+			n++
+		}
+	}
+	assert.Equal(t, 3, n, "entries")
+	assert.Equal(t, []int{4096, 65536, 4096}, []int{ProcessSize, RootSize, NextSize})
 }

@@ -7,7 +7,9 @@ import (
 )
 
 // vcpuArch is what a CPU has on PowerPC only.
-type vcpuArch struct{}
+type vcpuArch struct {
+	interruptController bool // KVM emulates its part of one
+}
 
 // lpcr are the bits of LPCR that a CPU gets: interrupts begin little endian, and the decrementer
 // has all its bits (Power ISA 3.1B, book III, "Logical Partitioning Control Register").
@@ -24,6 +26,7 @@ func (v *VM) NewVCPU(id uint32) (*VCPU, error) {
 			if err := enable(c.fd, CapIRQXICS, "KVM_CAP_IRQ_XICS", uint64(d), uint64(id)); err != nil {
 				return err
 			}
+			c.interruptController = true
 		}
 		var value [2]uint64
 		if err := c.register(getOneReg, regLPCR, &value); err != nil {
@@ -74,7 +77,7 @@ func (c *VCPU) Quiet() error {
 		if err := errors.Join(errs...); err != nil {
 			return named("KVM_SET_ONE_REG of vector registers", err)
 		}
-		if !c.vm.config.XICS {
+		if !c.interruptController {
 			return nil
 		}
 		return named("KVM_SET_ONE_REG of the interrupt controller", c.register(setOneReg, regICP, &[2]uint64{idleICP}))
