@@ -33,7 +33,7 @@ func decode(code []byte, at int) (step, error) {
 		}
 	}
 	switch i.Op {
-	case ppc64asm.B, ppc64asm.BCLR:
+	case ppc64asm.B, ppc64asm.BCLR, ppc64asm.RFID:
 		s.last = true
 	}
 	return s, nil
@@ -46,6 +46,11 @@ func walk(t *testing.T, c *Code) map[int]step {
 	for _, f := range c.Fixups {
 		todo = append(todo, f.At, f.Resume)
 	}
+	return walkFrom(t, c, todo...)
+}
+
+func walkFrom(t *testing.T, c *Code, todo ...int) map[int]step {
+	t.Helper()
 	seen := map[int]step{}
 	for len(todo) > 0 {
 		at := todo[len(todo)-1]
@@ -160,5 +165,64 @@ func TestLengthIsMeasuredByInstructionsOfItsLength(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, "addi r31,r31,1", ppc64asm.GNUSyntax(s.Inst, 0), "step %d", n)
 		}
+	}
+}
+
+func TestGateKeepsRegisters(t *testing.T) {
+	c := copyOf(t)
+	got := map[ppc64asm.Op]int{}
+	stored, loaded := map[ppc64asm.Arg]bool{}, map[ppc64asm.Arg]bool{}
+	for at, s := range walkFrom(t, c, c.Gate) {
+		got[s.Op]++
+		switch s.Op {
+		case ppc64asm.BCLR, ppc64asm.BCCTR, ppc64asm.BL:
+			assert.Fail(t, "a jump to who knows where", "%#x: %v", at, s)
+		case ppc64asm.STD:
+			stored[s.Args[0]] = true
+		case ppc64asm.LD, ppc64asm.LWZ:
+			loaded[s.Args[0]] = true
+		}
+	}
+	for op, want := range map[ppc64asm.Op]int{ppc64asm.RFID: 2, ppc64asm.SC: 3, ppc64asm.MTMSRD: 0, ppc64asm.MFCR: 1, ppc64asm.MTCRF: 1} {
+		assert.Equal(t, want, got[op], "number of %v", op)
+	}
+	// Of those that the calls of an external interrupt may change; R3, R4 and LR are in SPRGs.
+	for _, r := range []ppc64asm.Reg{ppc64asm.R0, ppc64asm.R5, ppc64asm.R6, ppc64asm.R7, ppc64asm.R8, ppc64asm.R9, ppc64asm.R10, ppc64asm.R11, ppc64asm.R12} {
+		assert.True(t, stored[r] && loaded[r], "%v is kept", r)
+	}
+}
+
+func TestGuestCallsRunAndLeaves(t *testing.T) {
+	c := copyOf(t)
+	var to []int
+	var stores []string
+	for at, s := range walkFrom(t, c, c.Guest) {
+		if at >= c.Guest && at < c.Gate {
+			to = append(to, s.to...)
+			if s.Op == ppc64asm.STB {
+				stores = append(stores, ppc64asm.GNUSyntax(s.Inst, 0))
+			}
+		}
+	}
+	assert.Contains(t, to, c.Run)
+	assert.Equal(t, []string{"stb r3,0(r16)"}, stores)
+}
+
+func TestVectorsCallTheGate(t *testing.T) {
+	const gate = 0x21234
+	b := Vectors(gate)
+	require.Len(t, b, vectorsSize)
+	for at := 0; at < len(b); at += vectorsStride {
+		var got []string
+		for i := range 3 {
+			s, err := decode(b, at+4*i)
+			require.NoError(t, err)
+			got = append(got, ppc64asm.GNUSyntax(s.Inst, 0))
+		}
+		require.Equal(t, []string{"mtspr 273,r3", "mflr r3", "mtspr 274,r3"}, got, "vector %#x", at)
+		s, err := decode(b, at+gateCall-4)
+		require.NoError(t, err)
+		require.Equal(t, ppc64asm.BL, s.Op)
+		require.Equal(t, []int{gate}, s.to, "vector %#x", at)
 	}
 }

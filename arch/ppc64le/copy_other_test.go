@@ -11,7 +11,7 @@ import (
 func copyOf(t *testing.T) *Code {
 	t.Helper()
 	found := probetest.Foreign(t, "ppc64le")
-	c := &Code{Bytes: found.Bytes, Run: found.Run}
+	c := &Code{Bytes: found.Bytes, Run: found.Run, Guest: found.Entries["guest"], Gate: found.Entries["gate"]}
 	for _, f := range found.Fixups {
 		c.Fixups = append(c.Fixups, Fixup(f))
 	}

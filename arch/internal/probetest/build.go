@@ -41,9 +41,11 @@ func Build(t *testing.T, goarch string, args ...string) string {
 
 // Code is a probe that was found in a program's file. Offsets are in bytes.
 type Code struct {
-	Bytes  []byte
-	Run    int
-	Fixups []struct{ At, Resume int }
+	Bytes []byte
+	Run   int
+	// Entries are the places of all functions in the probe, by name.
+	Entries map[string]int
+	Fixups  []struct{ At, Resume int }
 }
 
 // Find returns the probe in a program that Build built.
@@ -89,6 +91,12 @@ func Find(file, goarch string) (*Code, error) {
 	c := &Code{}
 	if c.Bytes, err = read(run, end.Value-run.Value); err != nil {
 		return nil, fmt.Errorf("%s: the probe's code: %w", file, err)
+	}
+	c.Entries = map[string]int{}
+	for name, x := range symbols {
+		if name, ok := strings.CutPrefix(name, "pvabi/arch/"+goarch+"."); ok && x.Value >= run.Value && x.Value < end.Value {
+			c.Entries[name] = int(x.Value - run.Value)
+		}
 	}
 	words, err := read(table, table.Size)
 	if err != nil {
