@@ -3,6 +3,7 @@ package vmtests
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -72,38 +73,83 @@ func report(t *testing.T, r conformance.Result) {
 	}
 }
 
-// TestMutants changes numbers of the table, one at a time, in one guest, and wants the
+// mutants are changes to the tables of targets' platforms, and for each the rule that it
+// belongs to. first is a rule that is quick to look at, as the table as it is needs one.
+var mutants = []struct {
+	target, first string
+	tests         []mutant
+}{
+	{"x86-kvm", "number/vapic-poll-irq", []mutant{
+		{"calls/KICK_CPU/number", 6, "kick/wakes-waiter"},
+		{"errors/ENOSYS/result", -38, "number/undefined"},
+		{"rules/x86-kvm/kick/two-kicks/want/wakes/number", 2, "kick/two-kicks"},
+		{"layouts/kvm_steal_time/fields/preempted/offset", 24, "preempted/descheduled"},
+		{"registers/STEAL_TIME/reserved", 0x7e, "steal/reserved-bits"},
+		{"errors/EPERM/result", -13, "privilege/user-refused"},
+		{"discovery/signature-ecx/number", 0x4b4d564b, "discovery/signature"},
+	}},
+	{"powerpc-qemu", "discovery/hypertas", []mutant{
+		{"calls/PROD/number", 0xe4, "kick/wakes-waiter"},
+		{"rules/powerpc-papr/kick/wakes-waiter/want/wakes/number", 0, "kick/wakes-waiter"},
+		{"rules/powerpc-papr/kick/before-wait/want/latched/number", 2, "kick/before-wait"},
+		{"rules/powerpc-papr/kick/two-kicks/want/wakes/number", 2, "kick/two-kicks"},
+		{"rules/powerpc-papr/kick/self/want/latched/number", 2, "kick/self"},
+		{"rules/powerpc-papr/kick/running-target/want/returns/number", 2, "kick/running-target"},
+		{"rules/powerpc-papr/kick/absent-target/want/wakes/number", 1, "kick/absent-target"},
+		{"rules/powerpc-papr/kick/spent/want/latched/number", 1, "kick/spent"},
+		{"rules/powerpc-papr/wait/sleeps-without-kick/want/returns/number", 1, "wait/sleeps-without-kick"},
+		{"rules/powerpc-papr/wait/ended-by-interrupt/want/returns/number", 0, "wait/ended-by-interrupt"},
+		{"rules/powerpc-papr/wait/interrupt-eats-kick/want/latched/number", 1, "wait/interrupt-eats-kick"},
+		{"registers/MSR/bits/EE/bit", 14, "wait/enables-interrupts"},
+		{"calls/CONFER/outcomes/running target/result", 1, "yield/running-target"},
+		{"calls/CONFER/outcomes/waiting target/result", 1, "yield/waiting-target"},
+		{"errors/PARAMETER/result", -5, "yield/absent-target"},
+		{"rules/powerpc-papr/yield/does-not-wake/want/wakes/number", 1, "yield/does-not-wake"},
+		{"rules/powerpc-papr/preempted/running/want/preempted/number", 1, "preempted/running"},
+		{"layouts/lppaca/fields/yield_count/offset", 0x104, "preempted/waiting"},
+		{"rules/powerpc-papr/steal/monotonic/want/decreases/number", 1, "steal/monotonic"},
+		{"errors/PRIVILEGE/result", -7, "privilege/user-refused"},
+		{"rules/powerpc-papr/privilege/user-has-no-effect/want/wakes/number", 1, "privilege/user-has-no-effect"},
+		{"errors/FUNCTION/result", -1, "number/undefined"},
+	}},
+}
+
+// mutant is a number of a table, what it is changed to, and a rule.
+type mutant struct {
+	path  string
+	value int64
+	rule  string
+}
+
+// perGuest is for how many mutants a kernel's command line, of 2048 bytes at most, has room.
+const perGuest = 12
+
+// TestMutants changes numbers of a table, one at a time, and wants the
 // rule that each belongs to to fail. It shows on the real thing that the checks notice.
 func TestMutants(t *testing.T) {
-	tests := []struct {
-		agent.Mutant
-		rule string
-	}{
-		{agent.Mutant{Path: "calls/KICK_CPU/number", Value: 6}, "kick/wakes-waiter"},
-		{agent.Mutant{Path: "errors/ENOSYS/result", Value: -38}, "number/undefined"},
-		{agent.Mutant{Path: "rules/x86-kvm/kick/two-kicks/want/wakes/number", Value: 2}, "kick/two-kicks"},
-		{agent.Mutant{Path: "layouts/kvm_steal_time/fields/preempted/offset", Value: 24}, "preempted/descheduled"},
-		{agent.Mutant{Path: "registers/STEAL_TIME/reserved", Value: 0x7e}, "steal/reserved-bits"},
-		{agent.Mutant{Path: "errors/EPERM/result", Value: -13}, "privilege/user-refused"},
-		{agent.Mutant{Path: "discovery/signature-ecx/number", Value: 0x4b4d564b}, "discovery/signature"},
-	}
-	target, err := Find("x86-kvm")
-	require.NoError(t, err)
-	reachable(t, target[0])
-	r := &Runner{Store: artefacts, Output: t.TempDir(), Only: []string{"number/vapic-poll-irq"}}
-	for _, tt := range tests {
-		tt.Only = []string{tt.rule}
-		r.Mutants = append(r.Mutants, tt.Mutant)
-	}
-	run := r.Run(t.Context(), target[0])
-	require.Empty(t, run.Error, "console:\n%s", strings.Join(run.Console, "\n"))
-	got := map[string]conformance.Verdict{}
-	for _, m := range run.Mutants {
-		got[fmt.Sprintf("%s: %s", m.Mutant, m.Rule)] = m.Verdict
-		t.Logf("%s: %s: %s: want %s, got %s %s", m.Mutant, m.Rule, m.Verdict, m.Expected, m.Observed, m.Reason)
-	}
-	for _, tt := range tests {
-		assert.Equal(t, conformance.Fail, got[fmt.Sprintf("%s: x86-kvm/%s", tt.Mutant, tt.rule)], "%s must break %s", tt.Mutant, tt.rule)
+	for _, m := range mutants {
+		t.Run(m.target, func(t *testing.T) {
+			target, err := Find(m.target)
+			require.NoError(t, err)
+			reachable(t, target[0])
+			got := map[string]conformance.Verdict{}
+			for some := range slices.Chunk(m.tests, perGuest) {
+				r := &Runner{Store: artefacts, Output: t.TempDir(), Only: []string{m.first}}
+				for _, tt := range some {
+					r.Mutants = append(r.Mutants, agent.Mutant{Path: tt.path, Value: tt.value, Only: []string{tt.rule}})
+				}
+				run := r.Run(t.Context(), target[0])
+				require.Empty(t, run.Error, "console:\n%s", strings.Join(run.Console, "\n"))
+				for _, m := range run.Mutants {
+					got[m.Mutant+": "+m.Rule] = m.Verdict
+					t.Logf("%s: %s: %s: want %s, got %s %s", m.Mutant, m.Rule, m.Verdict, m.Expected, m.Observed, m.Reason)
+				}
+			}
+			for _, tt := range m.tests {
+				key := fmt.Sprintf("%s=%d: %s/%s", tt.path, tt.value, target[0].Platform, tt.rule)
+				assert.Equal(t, conformance.Fail, got[key], key)
+			}
+		})
 	}
 }
 
