@@ -20,7 +20,11 @@ import (
 // privileged code.
 const enabled = "PVABI_KVM_TESTS"
 
-func TestMain(m *testing.M) {
+// Enabled is what the test that boots guests, which cannot be in this package, tells them.
+const Enabled = enabled
+
+// RunTests runs the tests, for that one's TestMain.
+func RunTests(m *testing.M) int {
 	code := m.Run()
 	for _, machine := range pool {
 		if err := machine.Close(); err != nil {
@@ -28,7 +32,7 @@ func TestMain(m *testing.M) {
 			code = 1
 		}
 	}
-	os.Exit(code)
+	return code
 }
 
 var pool = map[string]Machine{}

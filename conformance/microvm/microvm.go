@@ -6,6 +6,16 @@
 // which numbers the CPUs go by, where the interrupt controller lives, which features
 // are offered and whether the hypervisor enforces them, where discovery finds them,
 // and whether programs run with supervisor privilege or without.
+//
+// # PowerPC
+//
+// The CPUs are those of a guest of PAPR on Linux's KVM-HV. They translate addresses, by which
+// the first GiB is mapped to itself, and take interrupts in real mode. A call that KVM does not
+// know, H_JOIN for one, comes to the carrier, which answers as a VMM does, with H_FUNCTION; the
+// Counter [PassedCalls] tells how many did, so that the answer is not taken for KVM's. External
+// interrupts come from PAPR's interrupt controller by the call H_IPI, where IRQChip is Full. Where
+// KVM itself runs in a guest of QEMU with cap-nested-papr, the CPUs' numbers must be 0, 1, 2 and
+// so on: QEMU 11.1 ends by an assertion otherwise (hw/ppc/spapr_nested.c, h_guest_create_vcpu).
 package microvm
 
 import (
@@ -32,6 +42,10 @@ const (
 	Real                  // 16 bits
 )
 
+// PassedCalls is the name of a Counter on PowerPC: how many calls of a CPU's KVM did not answer but
+// left to the carrier, since the last Reset.
+const PassedCalls = "passed_calls"
+
 // Caller is a Machine that can have a call made in another mode.
 type Caller interface {
 	// CallIn has an idle CPU make one Call, its registers and flags as in o, of which
@@ -46,11 +60,11 @@ type IRQChip int
 
 // The places of interrupt controllers.
 const (
-	// Full has all of them in the kernel.
+	// Full has all of them in the kernel: on PowerPC XICS.
 	Full IRQChip = iota
 	// Split has only the local ones, of the CPUs, in the kernel.
 	Split
-	// None has none in the kernel; a Wait then leaves the CPU for good.
+	// None has none in the kernel; on x86 a Wait then leaves the CPU for good.
 	None
 )
 
@@ -61,10 +75,16 @@ func (c IRQChip) String() string { return [...]string{"full", "split", "none"}[c
 type Config struct {
 	// CPUs is the number of CPUs; 0 is 1.
 	CPUs int
-	// IDs are the numbers by which the platform's calls name the CPUs, its APIC
+	// IDs are the numbers by which the platform's calls name the CPUs, on x86 their APIC
 	// ids; nil is 0, 1, 2 and so on.
-	IDs     []uint64
+	IDs []uint64
+	// User lists the CPUs that run their programs without privilege: at privilege
+	// level 3, in problem state.
+	User    []int
 	IRQChip IRQChip
+
+	// What follows only x86 has, and IRQChip Split; Open fails elsewhere if it is set.
+
 	// Features replaces the word of paravirtual features; nil leaves it as KVM
 	// offers it.
 	Features *uint32
@@ -76,8 +96,6 @@ type Config struct {
 	// 0x40000000 to 0x4000ff00; 0 is 0x40000000. Where it is higher, a leaf with a
 	// foreign signature is at 0x40000000.
 	KVMBase uint32
-	// User lists the CPUs that run their programs at privilege level 3.
-	User []int
 	// DisableQuirks has a bit set for each quirk of KVM_CAP_DISABLE_QUIRKS2 that
 	// KVM is to do without.
 	DisableQuirks uint64

