@@ -100,6 +100,17 @@ func Targets() []Target {
 				Append: []string{"isolcpus=1-3", "irqaffinity=0", "transparent_hugepage=never"},
 			},
 		},
+		{
+			Name: "s390-qemu", Platform: "s390", Implementer: implementedByQEMU,
+			Text:  "the machine that QEMU is for s390 under TCG, asked by a module in a Linux guest",
+			Rules: conformance.S390Rules(),
+			Guest: &Guest{
+				GOARCH: "s390x", CPUs: 4, Threads: qemu.ThreadPerCPU,
+				Modules: []string{sibling},
+				// Idle CPUs are the ones that wait; nothing else may run there.
+				Append: []string{"isolcpus=1-3"},
+			},
+		},
 	}
 }
 
