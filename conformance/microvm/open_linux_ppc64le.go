@@ -144,8 +144,12 @@ func (m *machine) restore(cpu int) error {
 	return nil
 }
 
-// settleBudget is for a KVM on which a CPU never gets to its program's end.
-const settleBudget = 30 * time.Second
+// settleBudget is for a KVM on which a CPU never gets to its program's end, settleReads for an
+// interrupt that comes twice.
+const (
+	settleBudget = 30 * time.Second
+	settleReads  = 1 << 20
+)
 
 // settle has each CPU take a decrementer interrupt in a wait. A kick that nobody waited for
 // cannot be taken back otherwise: KVM keeps it until the next wait (kvmppc_cede in
@@ -163,7 +167,7 @@ func (m *machine) settle() error {
 			{Kind: arch.WriteRegister, Arg: [6]uint64{ppc64le.DEC, 0}},
 			{Kind: arch.Wait},
 			{Kind: arch.Interrupts, Arg: [6]uint64{1}},
-			{Kind: arch.SpinUntil, Arg: [6]uint64{taken, ^uint64(0), 1}},
+			{Kind: arch.SpinUntil, Arg: [6]uint64{taken, ^uint64(0), 1, settleReads}},
 		}
 		if err := c.frame.Load(p); err != nil {
 			return err
@@ -176,8 +180,8 @@ func (m *machine) settle() error {
 		if err != nil {
 			return err
 		}
-		if !stop.Ended {
-			return fmt.Errorf("CPU %d does not wait for its decrementer: %s", i, stop.Reason)
+		if !stop.Ended || c.frame.Events(ppc64le.Decrementer) == 0 {
+			return fmt.Errorf("CPU %d took no interrupt of its decrementer: %s", i, stop.Reason)
 		}
 		if err := m.restore(i); err != nil {
 			return err
