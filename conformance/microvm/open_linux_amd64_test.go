@@ -3,7 +3,6 @@ package microvm
 import (
 	"context"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -443,53 +442,6 @@ func TestOpenRefuses(t *testing.T) {
 		}
 		_, err := Open(tc.config)
 		assert.ErrorContains(t, err, tc.want, name)
-	}
-}
-
-// benchmark returns a machine for a benchmark, or skips it.
-func benchmark(b *testing.B) Machine {
-	b.Helper()
-	if os.Getenv(enabled) == "" {
-		b.Skip(enabled + " is not set")
-	}
-	m, err := Open(three())
-	require.NoError(b, err)
-	b.Cleanup(func() { require.NoError(b, m.Close()) })
-	return m
-}
-
-func BenchmarkOpen(b *testing.B) {
-	benchmark(b)
-	for b.Loop() {
-		m, err := Open(three())
-		require.NoError(b, err)
-		require.NoError(b, m.Close())
-	}
-}
-
-func BenchmarkReset(b *testing.B) {
-	m := benchmark(b)
-	for b.Loop() {
-		require.NoError(b, m.Reset())
-	}
-}
-
-func BenchmarkProgram(b *testing.B) {
-	m := benchmark(b)
-	for b.Loop() {
-		require.NoError(b, m.Start(0, arch.Program{op(arch.Clock)}))
-		_, err := m.Wait(context.Background(), 0)
-		require.NoError(b, err)
-	}
-}
-
-func BenchmarkExit(b *testing.B) {
-	m := benchmark(b)
-	require.NoError(b, m.Start(0, arch.Program{op(arch.Exit), op(arch.Loop, 0, 1<<63)}))
-	for b.Loop() {
-		_, err := m.Wait(context.Background(), 0)
-		require.NoError(b, err)
-		require.NoError(b, m.Resume(0))
 	}
 }
 
