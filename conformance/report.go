@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -141,24 +142,48 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	return enc.Encode(r)
 }
 
-// ReadJSON reads a results.json. It refuses other schemas and unknown verdicts, so
-// that a comparison never passes over what it does not understand.
+// ReadJSON reads a results.json. It refuses other schemas, unknown verdicts, and what is
+// there twice or not at all, so that a comparison never passes over what it does not
+// understand.
 func ReadJSON(rd io.Reader) (*Report, error) {
 	r := new(Report)
 	dec := json.NewDecoder(rd)
 	if err := dec.Decode(r); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = errors.New("it is empty")
+		}
 		return nil, fmt.Errorf("not a results.json: %w", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("not a results.json: there is more after it")
 	}
 	if r.Schema != Schema {
 		return nil, fmt.Errorf("results.json of schema %d; this program reads schema %d", r.Schema, Schema)
 	}
+	if r.Runs == nil {
+		return nil, errors.New("not a results.json: no runs")
+	}
+	seen := map[string]bool{}
+	once := func(what, key string) error {
+		if seen[key] {
+			return fmt.Errorf("not a results.json: it has %s twice", what)
+		}
+		seen[key] = true
+		return nil
+	}
 	for _, run := range r.Runs {
 		if run == nil || run.Target == "" {
-			return nil, fmt.Errorf("not a results.json: a run without a target")
+			return nil, errors.New("not a results.json: a run without a target")
+		}
+		if err := once("target "+run.Target, run.Target); err != nil {
+			return nil, err
 		}
 		for _, res := range run.Results {
 			if !slices.Contains(Verdicts, res.Verdict) {
 				return nil, fmt.Errorf("results.json has the unknown verdict %q for rule %q", res.Verdict, res.Rule)
+			}
+			if err := once("rule "+res.Rule+" of target "+run.Target, run.Target+"\x00"+res.Rule); err != nil {
+				return nil, err
 			}
 		}
 	}

@@ -105,6 +105,10 @@ func TestReadJSONRefuses(t *testing.T) {
 		"unknown verdict": `{"schema":1,"runs":[{"target":"t","results":[{"rule":"r","verdict":"fine"}]}]}`,
 		"null run":        `{"schema":1,"runs":[null]}`,
 		"truncated":       `{"schema":1,"runs":[{"target":"t"`,
+		"no runs":         `{"schema":1}`,
+		"more after it":   `{"schema":1,"runs":[]} {}`,
+		"a target twice":  `{"schema":1,"runs":[{"target":"t"},{"target":"t"}]}`,
+		"a rule twice":    `{"schema":1,"runs":[{"target":"t","results":[{"rule":"r","verdict":"pass"},{"rule":"r","verdict":"fail"}]}]}`,
 	} {
 		_, err := ReadJSON(strings.NewReader(text))
 		assert.Error(t, err, name)

@@ -17,6 +17,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // QEMUSpec says which QEMU is wanted.
@@ -357,13 +358,23 @@ func needed(name string) ([]string, error) {
 // versionLine is what QEMU's --version begins with.
 var versionLine = regexp.MustCompile(`^QEMU emulator version ([0-9][^ \n]*)`)
 
+// versionTime is what a program may take to tell its version: one that takes longer
+// does something else.
+const versionTime = 30 * time.Second
+
 // version asks a QEMU for its version, which also proves that it runs here.
 func version(ctx context.Context, q *QEMU) (string, error) {
-	cmd := exec.CommandContext(ctx, q.Command[0], append(slices.Clone(q.Command[1:]), "--version")...)
-	cmd.Env = append(os.Environ(), q.Env...)
+	bounded, cancel := context.WithTimeout(ctx, versionTime)
+	defer cancel()
+	cmd, release := command(bounded, q.Command[0], append(slices.Clone(q.Command[1:]), "--version")...)
+	defer release()
+	cmd.Env = append(cmd.Env, q.Env...)
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
 		return "", ctx.Err()
+	}
+	if bounded.Err() != nil {
+		return "", fmt.Errorf("store: %s is no QEMU system emulator: it does not answer --version within %v", q.Command[0], versionTime)
 	}
 	if err != nil {
 		return "", fmt.Errorf("store: %s does not run here: %w: %s", q.Command[0], err, strings.TrimSpace(string(out)))
