@@ -1,6 +1,6 @@
 module pvabi
 
-go 1.26.8
+go 1.26.0
 
 require (
 	github.com/hugelgupf/vmtest v0.0.0-20240307030256-5d9f3d34a58d
