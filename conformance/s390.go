@@ -92,9 +92,6 @@ func s390Checks() []Check {
 	}
 }
 
-// Program interruptions, as traps: 1 more than their code.
-const s390SpecificationTrap = 1 + 6
-
 // s390Machine is what the checks run on.
 func (t *T) s390Machine() S390Machine {
 	m := t.Open(microvm.Config{CPUs: 3})
@@ -273,36 +270,45 @@ func (t *T) passes(m S390Machine, cpu int) {
 
 // held has the target be with interruptions off while the caller does something, and returns
 // what both left: the target's operations in then come after that, with interruptions still off.
-// ready, where it is not nil, is called when the kernel has done with the target what it does to
-// begin a program, which takes an external call.
-func (t *T) held(m S390Machine, ready func(), do []arch.Op, then ...arch.Op) (did, after []arch.Result) {
+// begun and done, where they are not nil, are called before that and after the target had
+// interruptions on again, and while it runs: to begin a program, and to go on after one, takes
+// external calls of the kernel's.
+func (t *T) held(m S390Machine, begun, done func(), do []arch.Op, then ...arch.Op) (did, after []arch.Result) {
 	flag := m.Alloc(8, 8, 0)
-	const running, begin, off, on = 1, 2, 3, 4
+	const running, begin, off, on, over, end = 1, 2, 3, 4, 5, 6
 	await := func(v uint64) arch.Op { return spinUntil(flag.Address(), ^uint64(0), v, 0) }
 	say := func(v uint64) arch.Op { return store(flag.Address(), v, 8) }
+	seen := func(v uint64, call func()) {
+		if !t.Until(func() bool { return flag.Load(0, 8) == v }) {
+			t.Fatal(fmt.Errorf("CPU %d does not come to step %d of its program", target, v))
+		}
+		if call != nil {
+			call()
+		}
+	}
 	// The caller first: a CPU with interruptions off must not wait for this process.
 	p := append(arch.Program{await(off)}, do...)
 	t.start(m, caller, append(p, say(on))...)
 	q := arch.Program{say(running), await(begin), interruptions(0), say(off), await(on)}
-	t.start(m, target, append(q, then...)...)
-	if !t.Until(func() bool { return flag.Load(0, 8) == running }) {
-		t.Fatal(fmt.Errorf("CPU %d does not begin its program", target))
-	}
-	if ready != nil {
-		ready()
-	}
+	head := len(q)
+	t.start(m, target, append(append(q, then...), interruptions(1), say(over), await(end))...)
+	seen(running, begun)
 	flag.Store(0, 8, begin)
 	t.finish(m, caller)
+	did = m.Results(caller)[1:][:len(do)]
+	seen(over, done)
+	flag.Store(0, 8, end)
 	t.finish(m, target)
-	return m.Results(caller)[1:][:len(do)], m.Results(target)[len(q):]
+	return did, m.Results(target)[head:][:len(then)]
 }
 
 // heldTaken is held, and how many interruptions of a class the target took from then on; see taken.
 func (t *T) heldTaken(m S390Machine, class string, want uint64, do []arch.Op, then ...arch.Op) (n uint64, did, after []arch.Result) {
 	tried(func() bool {
 		var before uint64
-		did, after = t.held(m, func() { before = t.interruptions(m, target, class) }, do, then...)
-		n = t.tookSince(m, target, class, before, want)
+		did, after = t.held(m,
+			func() { before = t.interruptions(m, target, class) },
+			func() { n = t.tookSince(m, target, class, before, want) }, do, then...)
 		return n <= want
 	})
 	return n, did, after
@@ -933,7 +939,7 @@ func s390Sense() Check {
 		call := t.order("EXTERNAL_CALL", m.ID(target))
 		var before, after int64
 		tried(func() bool {
-			did, _ := t.held(m, nil, []arch.Op{sense, call, sense})
+			did, _ := t.held(m, nil, nil, []arch.Op{sense, call, sense})
 			before, after = answer(did[0]), answer(did[2])
 			return before == t.ABI.Result("SENSE", "running target")
 		})
@@ -1138,7 +1144,7 @@ func s390CallSender() Check {
 			sender int
 			do     func() []arch.Result
 		}{
-			{"by another CPU", caller, func() []arch.Result { _, after := t.held(m, nil, []arch.Op{call}, take...); return after }},
+			{"by another CPU", caller, func() []arch.Result { _, after := t.held(m, nil, nil, []arch.Op{call}, take...); return after }},
 			{"by itself", target, func() []arch.Result { return t.quiet(m, target, append([]arch.Op{call}, take...)...)[1:] }},
 		} {
 			want := m.ID(c.sender)<<16 | uint64(t.Want(rule, "code"))
