@@ -114,7 +114,6 @@ func (s *Suite) s390Discover(ctx context.Context) error {
 		{Kind: arch.Interrupts},
 		{Kind: arch.Discover, Arg: [6]uint64{s390x.Facilities}},
 		s390x.Form("diag r1,r0,0x9c", self),
-		// What is refused for being not aligned is there; what is not there is refused, too.
 		s390x.Form("diag r2,r4,0x500", map[string]uint64{"r1": s.ABI.Call("STORAGE_LIMIT").Number}),
 	}); err != nil {
 		return fmt.Errorf("discovery: %w", err)
@@ -988,7 +987,7 @@ func s390Stopped() Check {
 
 // s390Descheduled: a CPU that beats time in memory has been taken off if no beat comes while
 // another CPU does a lot. What is said of it then counts, if no beat comes after that either. The
-// controls are that beats do come, and a CPU more to compete with.
+// control is that beats do come.
 func s390Descheduled() Check {
 	const rule = "preempted/descheduled"
 	const looks = 48 // in a row, with not one beat between
