@@ -18,6 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/u-root/mkuimage/cpio"
 	"github.com/ulikunitz/xz"
+
+	"pvabi/internal/decompress"
 )
 
 const release = "7.2.12+test-amd64"
@@ -250,9 +252,9 @@ func TestBuildErrors(t *testing.T) {
 func TestDecompressBounds(t *testing.T) {
 	for _, ending := range []string{"", ".xz", ".zst", ".gz"} {
 		packed := compress(t, ending, make([]byte, 4096))
-		_, err := decompress(bytes.NewReader(packed), ending, 4095)
+		_, err := decompress.All(bytes.NewReader(packed), ending, 4095)
 		assert.Error(t, err, ending)
-		got, err := decompress(bytes.NewReader(packed), ending, 1<<20)
+		got, err := decompress.All(bytes.NewReader(packed), ending, 1<<20)
 		assert.NoError(t, err, ending)
 		assert.Len(t, got, 4096, ending)
 	}

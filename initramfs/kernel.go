@@ -10,6 +10,8 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"pvabi/internal/decompress"
 )
 
 // ErrKernel is wrapped by errors about a file that is no usable kernel.
@@ -290,10 +292,10 @@ func unpack(payload []byte) ([]byte, error) {
 		if !strings.HasPrefix(string(payload[:min(len(payload), 8)]), c.magic) {
 			continue
 		}
-		whole, err := decompress(bytes.NewReader(payload), c.ending, maxKernel)
+		whole, err := decompress.All(bytes.NewReader(payload), c.ending, maxKernel)
 		if err != nil && len(payload) > 4 {
 			var without error
-			if whole, without = decompress(bytes.NewReader(payload[:len(payload)-4]), c.ending, maxKernel); without == nil {
+			if whole, without = decompress.All(bytes.NewReader(payload[:len(payload)-4]), c.ending, maxKernel); without == nil {
 				err = nil
 			}
 		}

@@ -2,16 +2,13 @@ package initramfs
 
 import (
 	"bytes"
-	"compress/gzip"
 	"debug/elf"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
-	"github.com/klauspost/compress/zstd"
-	"github.com/ulikunitz/xz"
+	"pvabi/internal/decompress"
 )
 
 // ErrModuleMissing is wrapped by errors about a module that is not there.
@@ -62,7 +59,7 @@ func readModule(name string) (*module, error) {
 	}
 	defer f.Close()
 	_, compression, _ := splitName(name)
-	content, err := decompress(f, compression, maxModule)
+	content, err := decompress.All(f, compression, maxModule)
 	if err != nil {
 		return nil, fmt.Errorf("decompress kernel module %s: %w", name, err)
 	}
@@ -72,40 +69,6 @@ func readModule(name string) (*module, error) {
 	}
 	m.file = name
 	return m, nil
-}
-
-// decompress reads all of r, which is compressed in the way that a file ending
-// in compression is. More than limit bytes are an error.
-func decompress(r io.Reader, compression string, limit int64) ([]byte, error) {
-	switch compression {
-	case ".xz":
-		d, err := xz.NewReader(r)
-		if err != nil {
-			return nil, err
-		}
-		r = d
-	case ".zst":
-		d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(uint64(limit)))
-		if err != nil {
-			return nil, err
-		}
-		defer d.Close()
-		r = d
-	case ".gz":
-		d, err := gzip.NewReader(r)
-		if err != nil {
-			return nil, err
-		}
-		r = d
-	}
-	content, err := io.ReadAll(io.LimitReader(r, limit+1))
-	if err != nil {
-		return nil, err
-	}
-	if int64(len(content)) > limit {
-		return nil, fmt.Errorf("larger than %d bytes", limit)
-	}
-	return content, nil
 }
 
 // parseModule reads what a module says of itself from its section .modinfo: a

@@ -2,18 +2,15 @@ package kmod
 
 import (
 	"bytes"
-	"compress/gzip"
 	"debug/elf"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
-	"github.com/klauspost/compress/zstd"
-	"github.com/ulikunitz/xz"
+	"pvabi/internal/decompress"
 )
 
 // versionSections hold the checksums of the kernel's interfaces that a module was built for
@@ -108,7 +105,7 @@ func ReadSibling(name, goarch string) (*Kernel, error) {
 		return nil, fmt.Errorf("read a module of the kernel: %w", err)
 	}
 	defer f.Close()
-	content, err := decompress(f, filepath.Ext(name))
+	content, err := decompress.All(f, filepath.Ext(name), maxSibling)
 	if err != nil {
 		return nil, fmt.Errorf("decompress %s: %w", name, err)
 	}
@@ -117,35 +114,6 @@ func ReadSibling(name, goarch string) (*Kernel, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return k, nil
-}
-
-func decompress(r io.Reader, ending string) ([]byte, error) {
-	switch ending {
-	case ".xz":
-		d, err := xz.NewReader(r)
-		if err != nil {
-			return nil, err
-		}
-		r = d
-	case ".zst":
-		d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxSibling))
-		if err != nil {
-			return nil, err
-		}
-		defer d.Close()
-		r = d
-	case ".gz":
-		d, err := gzip.NewReader(r)
-		if err != nil {
-			return nil, err
-		}
-		r = d
-	}
-	content, err := io.ReadAll(io.LimitReader(r, maxSibling+1))
-	if err == nil && len(content) > maxSibling {
-		err = fmt.Errorf("more than %d bytes", maxSibling)
-	}
-	return content, err
 }
 
 // FindSibling learns from any module in a folder, usually /lib/modules/RELEASE, that is for
