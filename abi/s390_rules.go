@@ -188,7 +188,7 @@ func s390SigpRules() []Rule {
 		sigp("address-width", "Only the low 16 bits of operand R3 are the CPU address.", s390Sigp, qemu("target/s390x/sigp.c", "s390_cpu_addr2state")).
 			wants("differences", 0, "addresses"),
 		sigp("status-only-with-code-1", "Operand R1 is unchanged unless the condition code is 1.",
-			s390Sigp, qemuCondEmergency.noting("does not keep it: stores a status and gives condition code 0")).
+			s390Sigp, qemuCondEmergency.noting("does not keep it for a stopped CPU whose PSW address is 0: stores a status and gives condition code 0")).
 			wants("changed", 0, "registers"),
 		sigp("status-high-half", "With condition code 1 bits 0 to 31 of operand R1 are unchanged.", s390Sense, qemu("target/s390x/sigp.c", "set_sigp_status")).
 			wants("changed", 0, "registers"),
@@ -243,7 +243,7 @@ func s390CallRules() []Rule {
 	return []Rule{
 		call("wakes-waiter", "An external call ends the wait of a CPU that is enabled for it.", s390HasInterrupt, qemuInterrupt).
 			wants("wakes", 1, "waits ended"),
-		call("kept", "An external call that comes while the CPU is not enabled for it is kept: an enabled wait that follows ends at once.", s390Interrupts, qemuInterrupt).
+		call("kept", "An external call that comes while the CPU is not enabled for it is kept, and taken once the CPU is enabled for it.", s390Interrupts, qemuInterrupt).
 			wants("latched", 1, "interruptions kept"),
 		call("masked-waiter", "An external call does not end a wait for which the CPU is not enabled for it.", s390HasInterrupt).
 			wants("wakes", 0, ""),
