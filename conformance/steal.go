@@ -251,7 +251,7 @@ func stealGrows(written, padding, flagged string) Check {
 func stealReader(protocol, monotonic string) Check {
 	const (
 		reads   = 5000 // of one program
-		changes = 5    // of steal that the reader must have seen
+		changes = 3    // of steal that the reader must have seen
 	)
 	return Check{Rules: []string{protocol, monotonic}, Run: func(t *T) {
 		m := t.Open(machine())
@@ -322,7 +322,7 @@ func stealOff(rule string) Check {
 // others see it once the host has taken the CPU off. Each is the other's control. flag
 // names the bit of preempted that the hypervisor sets.
 func preemptedBusy(running, descheduled, flag string) Check {
-	const reads = 100000 // of one program, by the CPU itself
+	const reads = 30000 // of one program, by the CPU itself
 	return Check{Rules: []string{running, descheduled}, Run: func(t *T) {
 		m := t.Open(machine())
 		rec := t.record(m)
