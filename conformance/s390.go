@@ -88,7 +88,6 @@ func s390Checks() []Check {
 		s390CallKept(),
 		s390CallSelf(),
 		s390CallSender(),
-		s390Sleeps(),
 	}
 }
 
@@ -1151,36 +1150,5 @@ func s390CallSender() Check {
 			tried(func() bool { got = c.do()[2].Value; return got == want })
 			t.Equal(rule, "address and code, "+c.name, Hex(want), Hex(got))
 		}
-	}}
-}
-
-// s390Sleeps: a CPU that waits is asked after again and again, in stretches in which it took no
-// interruption. The control is a stretch with an external call in it, after which it took one.
-func s390Sleeps() Check {
-	const rule = "wait/sleeps-without-kick"
-	return Check{Rules: []string{rule}, Run: func(t *T) {
-		m := t.s390Machine()
-		ask := t.order("SENSE_RUNNING", m.ID(target))
-		waits := t.ABI.Result("SENSE_RUNNING", "descheduled target")
-		interrupted := func() uint64 { return t.interruptions(m, target, s390External) + t.interruptions(m, target, s390IO) }
-		var woken int64
-		quiet := t.Until(func() bool {
-			t.idle(m, target)
-			before := interrupted()
-			r := t.quiet(m, caller, slices.Repeat([]arch.Op{ask}, arch.MaxOps-2)...)
-			if answer(r[0]) != waits || interrupted() != before {
-				return false
-			}
-			woken = 0
-			for _, x := range r {
-				woken += bit(answer(x) != waits)
-			}
-			return true
-		})
-		t.Control("a stretch without an interruption", true, quiet)
-		t.Equal(rule, "times that it was found running", t.Want(rule, "returns"), woken)
-		before := interrupted()
-		t.signals(m, caller, t.order("EXTERNAL_CALL", m.ID(target)))
-		t.Control("interruptions after a call", true, t.Until(func() bool { return interrupted() > before }))
 	}}
 }

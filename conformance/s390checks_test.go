@@ -16,6 +16,7 @@ var unchecked = map[string]string{
 	"sigp/sense-running-without-facility": "takes a machine without the facility",
 	"sigp/conditional-emergency-stopped":  "CPUs that Linux stops are not enabled for interruptions",
 	"external-call/masked-waiter":         "Linux waits for all interruptions alike",
+	"wait/sleeps-without-kick":            "the kernel interrupts its idle CPUs when it likes",
 }
 
 // TestS390Rules: each rule of the hypervisor has one check, or a reason to have none.

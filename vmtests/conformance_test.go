@@ -123,7 +123,6 @@ var mutants = []struct {
 		{"rules/s390/sigp/emergency-signal-from-each/want/interruptions/number", 1, "sigp/emergency-signal-from-each"},
 		{"rules/s390/preempted/running/want/preempted/number", 1, "preempted/running"},
 		{"rules/s390/preempted/offline/want/preempted/number", 0, "preempted/offline"},
-		{"rules/s390/wait/sleeps-without-kick/want/returns/number", 1, "wait/sleeps-without-kick"},
 		{"rules/s390/wait/ended-by-interrupt/want/returns/number", 0, "wait/ended-by-interrupt"},
 		{"rules/s390/external-call/wakes-waiter/want/wakes/number", 0, "external-call/wakes-waiter"},
 		{"rules/s390/external-call/kept/want/latched/number", 0, "external-call/kept"},
