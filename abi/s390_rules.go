@@ -197,10 +197,12 @@ func s390SigpRules() []Rule {
 		sigp("parameter-register", "The parameter is in operand R1 if that is odd, else in the register after it.", s390Sigp, qemuSigp).
 			wants("differences", 0, "orders"),
 
-		sigp("emergency-signal", "EMERGENCY_SIGNAL gives the result listed for it, for a CPU in any state, and also while one is pending.", s390Emergency, qemuEmergency),
-		sigp("emergency-signal-from-each", "Emergency signals from two CPUs are two interruptions, and say from whom they are.", s390Interrupts, qemuInterrupt).
-			wants("interruptions", 2, ""),
-		sigp("conditional-emergency", "COND_EMERGENCY_SIGNAL to a CPU that is not stopped is an emergency signal, and gives the result listed for it.", s390CondEmergency, qemuCondEmergency),
+		sigp("emergency-signal", "EMERGENCY_SIGNAL gives the result listed for it, for a CPU in any state, and also while one is pending. Each interrupts its target once; one that comes while one of the same CPU is pending adds nothing.", s390Emergency, qemuEmergency).
+			wants("interruptions", 1, ""),
+		sigp("emergency-signal-from-each", "Emergency signals from two CPUs are two interruptions, with the external interruption code 0x1201, and say from whom they are.", s390Interrupts, qemuInterrupt).
+			wants("interruptions", 2, "").wants("code", 0x1201, "external interruption code"),
+		sigp("conditional-emergency", "COND_EMERGENCY_SIGNAL to a CPU that is not stopped is an emergency signal, and gives the result listed for it.", s390CondEmergency, qemuCondEmergency).
+			wants("interruptions", 1, ""),
 		sigp("conditional-emergency-stopped", "COND_EMERGENCY_SIGNAL to a stopped CPU that is enabled for external and I/O interruptions, in an address space other than the one named, gives INCORRECT_STATE, and no interruption is made pending.",
 			s390CondEmergency.noting("does not keep it: asks whether the calling CPU is stopped, so that it always signals"),
 			qemuCondEmergency.noting("does not keep it: makes nothing pending and stores the status, but overwrites the condition code with 0")).

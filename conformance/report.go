@@ -88,17 +88,6 @@ func (r *Run) Totals() map[Verdict]int {
 	return out
 }
 
-// Totals counts the results of all runs by verdict.
-func (r *Report) Totals() map[Verdict]int {
-	out := map[Verdict]int{}
-	for _, run := range r.Runs {
-		for v, n := range run.Totals() {
-			out[v] += n
-		}
-	}
-	return out
-}
-
 // The exit statuses of a run.
 const (
 	ExitConforms = 0 // no rule that was looked at is broken

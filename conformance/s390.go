@@ -860,22 +860,22 @@ func s390Emergency() Check {
 					return waited
 				})
 			})
-			t.Equal(c.rule, "interruptions of a CPU that waits", 1, n)
+			t.Equal(c.rule, "interruptions of a CPU that waits", t.Want(c.rule, "interruptions"), n)
 			if c.rule == plain {
 				t.Control("the CPU waited when the signal came", true, waited)
 				t.Equal(ends, "waits ended", t.Want(ends, "returns"), bit(n > 0))
 			}
 			end := t.runner(m, target)
-			t.Equal(c.rule, "interruptions of a CPU that runs", 1, send(c.rule, c.name, "running target", target))
+			t.Equal(c.rule, "interruptions of a CPU that runs", t.Want(c.rule, "interruptions"), send(c.rule, c.name, "running target", target))
 			end()
 		}
-		t.Equal(plain, "interruptions of the sender itself", 1, send(plain, "EMERGENCY_SIGNAL", "self", caller))
+		t.Equal(plain, "interruptions of the sender itself", t.Want(plain, "interruptions"), send(plain, "EMERGENCY_SIGNAL", "self", caller))
 		one := t.order("EMERGENCY_SIGNAL", m.ID(target))
 		pending, did, _ := t.heldTaken(m, s390EmergencySignal, 1, []arch.Op{one, one})
 		for i, when := range []string{"running target", "emergency signal pending"} {
 			t.Equal(plain, when, Hex(t.ABI.Result("EMERGENCY_SIGNAL", when)), Hex(answer(did[i])))
 		}
-		t.Equal(plain, "interruptions by two signals of one sender", 1, pending)
+		t.Equal(plain, "interruptions by two signals of one sender", t.Want(plain, "interruptions"), pending)
 	}}
 }
 
@@ -887,10 +887,19 @@ func s390EmergencyFromEach() Check {
 		m := t.s390Machine()
 		one := t.order("EMERGENCY_SIGNAL", m.ID(target))
 		want := uint64(t.Want(rule, "interruptions"))
-		n, _, after := t.heldTaken(m, s390EmergencySignal, want, []arch.Op{one}, one, interruptions(1), interruptions(0), load(lowcoreExternal, 4))
-		sender := after[3].Value >> 16
+		var n, last uint64
+		// Another interruption, of the clock for one, may come between the last signal and the
+		// look at what it left, and leaves its own code. Such a look tells nothing of the sender.
+		own := tried(func() bool {
+			var after []arch.Result
+			n, _, after = t.heldTaken(m, s390EmergencySignal, want, []arch.Op{one}, one, interruptions(1), interruptions(0), load(lowcoreExternal, 4))
+			last = after[3].Value
+			return last&0xffff == uint64(t.Want(rule, "code"))
+		})
 		t.Equal(rule, "interruptions", want, n)
-		t.Truth(rule, "the last one names one of both senders", slices.Contains([]uint64{m.ID(caller), m.ID(target)}, sender))
+		t.Truth(rule, "the last one has the code of an emergency signal", own)
+		t.Truth(rule, "the last one names one of both senders", slices.Contains([]uint64{m.ID(caller), m.ID(target)}, last>>16))
+		t.Evidence(rule, "address and code", Hex(last).String())
 		n, _, _ = t.heldTaken(m, s390EmergencySignal, 1, []arch.Op{one, one})
 		t.Control("interruptions by the two signals of one sender", 1, n)
 	}}

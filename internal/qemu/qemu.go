@@ -614,24 +614,3 @@ func (t *tail) String() string {
 	defer t.mu.Unlock()
 	return strings.ToValidUTF8(t.buf.String(), "?")
 }
-
-var version = regexp.MustCompile(`QEMU emulator version (\S+)`)
-
-// Version returns the version of the QEMU that a command runs, such as
-// "11.1.2".
-func Version(ctx context.Context, command, env []string) (string, error) {
-	if len(command) == 0 {
-		return "", fmt.Errorf("%w: no command given", ErrStart)
-	}
-	cmd := exec.CommandContext(ctx, command[0], append(slices.Clone(command[1:]), "--version")...)
-	cmd.Env = append(os.Environ(), env...)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%w: %s --version: %w: %s", ErrStart, command[0], err, bytes.TrimSpace(out))
-	}
-	m := version.FindSubmatch(out)
-	if m == nil {
-		return "", fmt.Errorf("%w: %s --version printed no version: %q", ErrStart, command[0], lastLines(string(out), 3))
-	}
-	return string(m[1]), nil
-}

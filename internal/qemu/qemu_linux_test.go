@@ -274,27 +274,3 @@ func TestQEMUDoesNotOutlive(t *testing.T) {
 		_ = parent.Wait()
 	}
 }
-
-func TestVersion(t *testing.T) {
-	script := filepath.Join(t.TempDir(), "qemu")
-	print := func(text string) {
-		require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\n"+text+"\n"), 0o755))
-	}
-	print(`[ "$1$X" = "-La--version" ] || [ "$1$2$X" = "-L--versiony" ] && echo 'QEMU emulator version 11.1.2 (Debian 1:11.1.2+ds-1)'`)
-	got, err := Version(t.Context(), []string{script, "-L"}, []string{"X=y"})
-	require.NoError(t, err)
-	assert.Equal(t, "11.1.2", got)
-
-	print("echo hello")
-	_, err = Version(t.Context(), []string{script}, nil)
-	require.ErrorIs(t, err, ErrStart)
-	assert.ErrorContains(t, err, `printed no version: "hello`)
-
-	print("echo cannot open library >&2; exit 127")
-	_, err = Version(t.Context(), []string{script}, nil)
-	require.ErrorIs(t, err, ErrStart)
-	assert.ErrorContains(t, err, "cannot open library")
-
-	_, err = Version(t.Context(), nil, nil)
-	require.ErrorIs(t, err, ErrStart)
-}
