@@ -5,24 +5,15 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 
-	"pvabi/conformance"
 	"pvabi/initramfs/agent"
+	"pvabi/initramfs/suites"
 )
 
-// suites are the targets that the agent knows. Those of its architecture are added by
-// the file named after it.
-var suites = map[string]agent.Suite{
-	// boot looks at nothing: a guest that starts and ends, to measure and to
-	// test what boots it.
-	"boot": func(context.Context, agent.Job, func(conformance.Event)) error { return nil },
-}
-
 func main() {
-	if err := agent.Main(suites); err != nil {
+	if err := agent.Main(suites.All()); err != nil {
 		fmt.Fprintln(os.Stderr, "pvabi agent:", err)
 		os.Exit(2)
 	}

@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package suites
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"pvabi/initramfs/agent"
 )
 
-func init() { suites["s390-qemu"] = s390QEMU }
+func init() { all["s390-qemu"] = s390QEMU }
 
 // s390QEMU looks at the hypervisor below the kernel that the agent runs on.
 func s390QEMU(ctx context.Context, job agent.Job, emit func(conformance.Event)) error {

@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package suites
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"pvabi/initramfs/agent"
 )
 
-func init() { suites["powerpc-qemu"] = powerpcQEMU }
+func init() { all["powerpc-qemu"] = powerpcQEMU }
 
 // powerpcQEMU looks at the hypervisor below the kernel that the agent runs on.
 func powerpcQEMU(ctx context.Context, job agent.Job, emit func(conformance.Event)) error {

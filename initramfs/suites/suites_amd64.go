@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package suites
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"pvabi/initramfs/agent"
 )
 
-func init() { suites["x86-kvm"] = x86KVM }
+func init() { all["x86-kvm"] = x86KVM }
 
 // x86KVM looks at the KVM of the kernel that the agent runs on.
 func x86KVM(ctx context.Context, job agent.Job, emit func(conformance.Event)) error {
