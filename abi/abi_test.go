@@ -253,6 +253,7 @@ func TestSchedulingOfPlatforms(t *testing.T) {
 		mask           uint64
 	}{
 		{X86KVM(), true, false, "kvm_steal_time.preempted", 0xff},
+		{LoongArch(), true, false, "kvm_steal_time.preempted", 1},
 		{PowerPCPAPR(), true, true, "lppaca.yield_count", 1},
 		{S390(), false, false, "", 0},
 	} {

@@ -30,6 +30,7 @@ const (
 	threadTicket2012 = "RFC V8: paravirtualized ticket spinlocks"
 	threadFlush2012  = "KVM paravirt kvm_flush_tlb_others"
 	threadVCPU2016   = "v4: implement vcpu preempted check"
+	vendorsLoong     = "kernels of distributors, before the calls were merged"
 	threadLoong2024  = "LoongArch: add paravirt qspinlock support"
 )
 
@@ -42,9 +43,6 @@ func History() HistoryTable {
 	calls := func(symbol string) Source { return linux("include/uapi/linux/kvm_para.h", symbol) }
 	para := func(symbol string) Source { return linux("arch/x86/include/uapi/asm/kvm_para.h", symbol) }
 	loong := func(symbol string) Source { return linux("arch/loongarch/include/asm/kvm_para.h", symbol) }
-	loongMail := Source{
-		Tree: "linux-kernel and loongarch lists", Path: threadLoong2024, Symbol: "20240723073825.1811600",
-	}
 	return HistoryTable{
 		{
 			Thread: threadKick2011, Date: "2011-10", Platform: "x86-kvm", Kind: "call",
@@ -123,12 +121,41 @@ func History() HistoryTable {
 			},
 		},
 		{
+			Thread: vendorsLoong, Date: "2023", Platform: "loongarch-kvm", Kind: "call",
+			Name: "FEATURE", Number: "0",
+			Today: "Features are found by CPUCFG. Function 0 is not defined and gives -1.",
+			Collision: "A guest of a distributor's kernel asks by HVCL 0, of which every function gives -1 on Linux, and so finds nothing and calls no more. " +
+				"On such a host a guest of Linux finds no signature, and calls nothing either.",
+			Sources: []Source{loongVendor, loongHypercall, loongCPUCFG},
+		},
+		{
+			Thread: vendorsLoong, Date: "2023", Platform: "loongarch-kvm", Kind: "call",
+			Name: "NOTIFY", Number: "1",
+			Today:     "NOTIFY is function 2 of HVCL 0x100; function 1 is IPI.",
+			Collision: "A host that has Linux's code and the distributor's functions takes each IPI of a guest of Linux for a NOTIFY: no CPU is woken, and what is refused is not looked at by the guest.",
+			Sources:   []Source{loongVendor, loong("KVM_HCALL_FUNC_NOTIFY"), loongService},
+		},
+		{
+			Thread: vendorsLoong, Date: "2023", Platform: "loongarch-kvm", Kind: "call",
+			Name: "IPI, giving 1 for success", Number: "2",
+			Today:     "IPI is function 1 of HVCL 0x100, and success is 0.",
+			Collision: "The functions are swapped, and the value for success is none of Linux's. A guest that takes 0 for success takes a call that worked for one that did not.",
+			Sources:   []Source{loongVendor, loong("KVM_HCALL_FUNC_IPI"), loong("KVM_HCALL_SUCCESS")},
+		},
+		{
+			Thread: vendorsLoong, Date: "2023", Platform: "loongarch-kvm", Kind: "feature",
+			Name: "STEAL_TIME", Number: "0",
+			Today:     "STEAL_TIME is bit 2 of the features; bit 0 is not defined.",
+			Collision: "None where each side finds out by its own way; NOTIFY names what it is about by the bit, so that 1 stands there in place of 4 and is refused.",
+			Sources:   []Source{loongVendor, linux("arch/loongarch/include/uapi/asm/kvm_para.h", "KVM_FEATURE_STEAL_TIME"), loongNotify},
+		},
+		{
 			Thread: threadLoong2024, Date: "2024-07", Platform: "loongarch-kvm", Kind: "call",
 			Name: "KICK", Number: "3",
 			Today:     "Function 3 of the service hypercall is not defined and gives -1. There is no kick; guests use test-and-set locks.",
 			Collision: "A guest built to the proposal is refused its kicks, and whoever waits for one sleeps until an interrupt comes.",
 			Sources: []Source{
-				loongMail, loong("KVM_HCALL_FUNC_NOTIFY"), linux("arch/loongarch/kvm/exit.c", "kvm_handle_service"),
+				loongProposal, loong("KVM_HCALL_FUNC_NOTIFY"), linux("arch/loongarch/kvm/exit.c", "kvm_handle_service"),
 			},
 		},
 		{
@@ -137,7 +164,7 @@ func History() HistoryTable {
 			Today:     "Bit 3 is PREEMPT: kvm_steal_time has a byte preempted.",
 			Collision: "A guest built to the proposal takes a host that tells of preemption for one that can kick, and waits for kicks that never come.",
 			Sources: []Source{
-				loongMail, linux("arch/loongarch/include/uapi/asm/kvm_para.h", "KVM_FEATURE_PREEMPT"),
+				loongProposal, linux("arch/loongarch/include/uapi/asm/kvm_para.h", "KVM_FEATURE_PREEMPT"),
 			},
 		},
 	}

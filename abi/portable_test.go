@@ -81,4 +81,19 @@ func TestHistoryAgreesWithTables(t *testing.T) {
 	assert.EqualValues(t, 0x4b564d04, p.Register("PV_EOI_EN").Number)
 	assert.EqualValues(t, 0x2, p.Register("PV_EOI_EN").Reserved)
 	assert.EqualValues(t, 16, p.Layout("kvm_steal_time").Field("preempted").Offset)
+
+	l := LoongArch()
+	assert.EqualValues(t, 1, l.Call("IPI").Number)
+	assert.EqualValues(t, 2, l.Call("NOTIFY").Number)
+	for _, n := range []uint64{0, 3} {
+		for _, c := range l.Calls {
+			assert.NotEqual(t, n, c.Number, "%s: want function %d undefined", c.Name, n)
+		}
+	}
+	assert.EqualValues(t, 3, l.Feature("PREEMPT").Bit)
+	for _, f := range l.Features {
+		assert.NotZero(t, f.Bit, "%s: want bit 0 undefined", f.Name)
+	}
+	assert.Equal(t, "hvcl 0x100", l.Conventions[0].Instructions[0].Mnemonic)
+	assert.EqualValues(t, 4, l.Call("NOTIFY").Arg("what").Value("STEAL_TIME"), "1 shifted by the bit of STEAL_TIME")
 }
