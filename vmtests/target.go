@@ -90,7 +90,7 @@ func Targets() []Target {
 		{
 			Name: "powerpc-qemu", Platform: "powerpc-papr", Implementer: implementedByQEMU,
 			Text:  "the hypervisor that QEMU's machine pseries is under TCG, asked by a module in a Linux guest",
-			Rules: conformance.PowerPCPAPRRules(),
+			Rules: slices.Concat(conformance.PowerPCPAPRRules(), conformance.PowerPCGuestRules()),
 			Guest: &Guest{
 				GOARCH: "ppc64le", CPUs: 4, Threads: qemu.ThreadPerCPU,
 				Modules: []string{sibling},

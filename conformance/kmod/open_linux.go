@@ -13,12 +13,12 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"pvabi/arch"
+	"pvabi/internal/cpulist"
 	module "pvabi/internal/kmod"
 )
 
@@ -160,32 +160,11 @@ func choose(asked []int) ([]int, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kmod: which CPUs there are: %w; is /sys mounted?", err)
 	}
-	online, err := parseList(string(bytes.TrimSpace(list)))
+	online, err := cpulist.Parse(string(bytes.TrimSpace(list)))
 	if err != nil {
 		return nil, fmt.Errorf("kmod: %s: %w", name, err)
 	}
 	return online[min(1, len(online)-1):], nil
-}
-
-// parseList returns the numbers of a list in the kernel's format, such as "0-3,8"
-// (Documentation/admin-guide/cputopology.rst).
-func parseList(list string) ([]int, error) {
-	var out []int
-	for item := range strings.SplitSeq(list, ",") {
-		first, last, isRange := strings.Cut(item, "-")
-		if !isRange {
-			last = first
-		}
-		a, errA := strconv.ParseUint(first, 10, 16)
-		b, errB := strconv.ParseUint(last, 10, 16)
-		if errA != nil || errB != nil || a > b {
-			return nil, fmt.Errorf("%q is no list of CPUs", list)
-		}
-		for n := a; n <= b; n++ {
-			out = append(out, int(n))
-		}
-	}
-	return out, nil
 }
 
 // sibling learns what modules of the kernel that runs look like.

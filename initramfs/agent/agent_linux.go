@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"time"
 
@@ -23,6 +22,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pvabi/conformance"
+	"pvabi/conformance/linuxguest"
+	"pvabi/internal/cpulist"
 )
 
 // Main is the agent's main function. As PID 1 it does the job of the kernel's
@@ -165,27 +166,9 @@ func (linux) identity() (conformance.Identity, error) {
 	if err != nil {
 		return id, err
 	}
-	id.CPUs, err = countList(strings.TrimSpace(string(online)))
+	cpus, err := cpulist.Parse(strings.TrimSpace(string(online)))
+	id.CPUs = len(cpus)
 	return id, err
-}
-
-// countList counts the numbers of a list in the kernel's format, such as
-// "0-3,8" (Documentation/admin-guide/cputopology.rst).
-func countList(list string) (int, error) {
-	n := 0
-	for item := range strings.SplitSeq(list, ",") {
-		first, last, isRange := strings.Cut(item, "-")
-		if !isRange {
-			last = first
-		}
-		a, errA := strconv.Atoi(first)
-		b, errB := strconv.Atoi(last)
-		if err := errors.Join(errA, errB); err != nil || a > b {
-			return 0, fmt.Errorf("a list of CPUs that is none: %q", list)
-		}
-		n += b - a + 1
-	}
-	return n, nil
 }
 
 // hypervisorFiles are where Linux tells what is below it, on the architectures
@@ -244,39 +227,20 @@ func (linux) load(name string) (conformance.Module, error) {
 	return m, err
 }
 
+// log leaves out what is for debugging only.
 func (linux) log(lines int) []string {
-	size, err := unix.Klogctl(unix.SYSLOG_ACTION_SIZE_BUFFER, nil)
+	all, err := linuxguest.ReadLog()
 	if err != nil {
 		return nil // an ordinary process may not be allowed to
 	}
-	buffer := make([]byte, size)
-	n, err := unix.Klogctl(unix.SYSLOG_ACTION_READ_ALL, buffer)
-	if err != nil {
-		return nil
-	}
-	return lastLines(string(buffer[:n]), lines)
-}
-
-// lastLines returns the last lines of a log in the form of syslog(2), "<LEVEL>text",
-// without levels, and without what is for debugging only.
-func lastLines(log string, lines int) []string {
-	var all []string
-	for line := range strings.SplitSeq(strings.TrimSpace(log), "\n") {
-		prefix, text, ok := strings.Cut(line, ">")
-		level, err := strconv.Atoi(strings.TrimPrefix(prefix, "<"))
-		switch {
-		case !ok || err != nil: // goes on from the line before
-			all = append(all, line)
-		case level&7 != debugLevel:
-			all = append(all, text)
+	var out []string
+	for _, l := range all {
+		if l.Level != linuxguest.Debug {
+			out = append(out, l.Text)
 		}
 	}
-	return all[max(0, len(all)-lines):]
+	return out[max(0, len(out)-lines):]
 }
-
-// debugLevel is KERN_DEBUG of include/linux/kern_levels.h; the bits above a level are
-// its facility.
-const debugLevel = 7
 
 // moduleFile returns the file of a module, by the kernel's modules.dep.
 func moduleFile(name string) (string, error) {

@@ -7,14 +7,27 @@ import (
 	"pvabi/conformance"
 )
 
-// Run does a job by a suite that was made for its target: the checks against the
-// platform's table as it is, then against it with each of the job's changes.
-func Run(ctx context.Context, job Job, s *conformance.Suite, emit func(conformance.Event)) error {
-	s.Only = func(rule string) bool { return Selected(job.Only, rule) }
-	if err := s.Run(ctx, func(r conformance.Result) { emit(conformance.Event{Result: &r}) }); err != nil {
-		return err
+// Run does a job by the suites that were made for its target, one for each side of the ABI, in
+// their order: the checks against the platform's table as it is, then against it with each of the
+// job's changes.
+func Run(ctx context.Context, job Job, emit func(conformance.Event), suites ...*conformance.Suite) error {
+	for _, s := range suites {
+		s.Only = func(rule string) bool { return Selected(job.Only, rule) }
+		if err := s.Run(ctx, func(r conformance.Result) { emit(conformance.Event{Result: &r}) }); err != nil {
+			return err
+		}
 	}
-	for _, m := range job.Mutants {
+	for _, s := range suites {
+		if err := mutants(ctx, job.Mutants, s, emit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mutants looks, for each change, at those of its rules that the suite has.
+func mutants(ctx context.Context, changes []Mutant, s *conformance.Suite, emit func(conformance.Event)) error {
+	for _, m := range changes {
 		mutant := *s
 		mutant.ABI = s.ABI.Clone()
 		if err := mutant.ABI.Set(m.Path, m.Value); err != nil {

@@ -5,9 +5,8 @@ package suites
 import (
 	"context"
 
-	"golang.org/x/sys/unix"
-
 	"pvabi/conformance"
+	"pvabi/conformance/linuxguest"
 	"pvabi/conformance/microvm"
 	"pvabi/initramfs/agent"
 )
@@ -16,13 +15,13 @@ func init() { all["x86-kvm"] = x86KVM }
 
 // x86KVM looks at the KVM of the kernel that the agent runs on.
 func x86KVM(ctx context.Context, job agent.Job, emit func(conformance.Event)) error {
-	var u unix.Utsname
-	if err := unix.Uname(&u); err != nil {
-		return err
-	}
-	s, err := conformance.X86KVM(ctx, unix.ByteSliceToString(u.Release[:]), microvm.Open)
+	release, err := linuxguest.Release()
 	if err != nil {
 		return err
 	}
-	return agent.Run(ctx, job, s, emit)
+	s, err := conformance.X86KVM(ctx, release, microvm.Open)
+	if err != nil {
+		return err
+	}
+	return agent.Run(ctx, job, emit, s)
 }

@@ -9,18 +9,25 @@ import (
 	"os"
 
 	"pvabi/conformance"
+	"pvabi/conformance/linuxguest"
 	"pvabi/conformance/pseries"
 	"pvabi/initramfs/agent"
 )
 
 func init() { all["powerpc-qemu"] = powerpcQEMU }
 
-// powerpcQEMU looks at the hypervisor below the kernel that the agent runs on.
+// powerpcQEMU looks at the hypervisor below the kernel that the agent runs on, and at that kernel.
 func powerpcQEMU(ctx context.Context, job agent.Job, emit func(conformance.Event)) error {
 	hypertas, err := os.ReadFile("/proc/device-tree/rtas/ibm,hypertas-functions")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	release, err := linuxguest.Release()
+	if err != nil {
+		return err
+	}
 	i := conformance.Implementer{Name: "QEMU", Version: job.Implementer}
-	return agent.Run(ctx, job, conformance.PowerPCPAPR(i, hypertas, pseries.Open), emit)
+	return agent.Run(ctx, job, emit,
+		conformance.PowerPCPAPR(i, hypertas, pseries.Open),
+		conformance.PowerPCGuest(release, linuxguest.New(), hypertas, pseries.Open))
 }

@@ -18,5 +18,5 @@ func s390QEMU(ctx context.Context, job agent.Job, emit func(conformance.Event)) 
 	if err != nil {
 		return err
 	}
-	return agent.Run(ctx, job, s, emit)
+	return agent.Run(ctx, job, emit, s)
 }

@@ -10,17 +10,6 @@ import (
 	"pvabi/arch"
 )
 
-func TestParseList(t *testing.T) {
-	for list, want := range map[string][]int{
-		"0": {0}, "0-3": {0, 1, 2, 3}, "0,2-3,8": {0, 2, 3, 8}, "5-5": {5},
-		"": nil, "a": nil, "3-1": nil, "1-": nil, "-1": nil, "1,,2": nil, "0-70000": nil,
-	} {
-		got, err := parseList(list)
-		assert.Equal(t, want, got, "%q", list)
-		assert.Equal(t, want == nil, err != nil, "%q: %v", list, err)
-	}
-}
-
 func TestAllowed(t *testing.T) {
 	const kernel = 0xffff800000000000
 	for _, kind := range []arch.Kind{arch.Load, arch.Store, arch.SpinUntil, arch.Sample} {

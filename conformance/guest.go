@@ -1,0 +1,114 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"pvabi/internal/cpulist"
+)
+
+// GuestKernel is the kernel that a suite for the guest's side of an ABI looks at, which is the one that
+// the suite runs on: what it tells of itself, and a way to have it note what it does. Package
+// linuxguest has Linux; tests have files in memory.
+//
+// Its files are named from the root, without the slash that io/fs does not want:
+// "proc/cmdline", "sys/kernel/debug/diag_stat", "sys/firmware/devicetree/base".
+type GuestKernel interface {
+	fs.FS
+	// Write writes a text to a file, at once. The file must be there.
+	Write(name, text string) error
+	// Log returns the kernel's log, oldest line first, without levels.
+	Log() ([]string, error)
+	// Record has the kernel note each time that it comes by one of the probes, until the
+	// recorder is closed. An error that wraps ErrHidden says that this kernel cannot.
+	Record(probes ...Probe) (Recorder, error)
+	// Pinned does something in a thread that runs on one CPU only, and returns its error.
+	Pinned(cpu int, do func() error) error
+}
+
+// ErrHidden says that a kernel does not show what was asked for: it was built without that, or
+// does not allow it.
+var ErrHidden = errors.New("the kernel does not show it")
+
+// Probe is a place in the kernel whose passing can be recorded.
+type Probe struct {
+	// Name is what its hits are known by, a word.
+	Name string
+	// Event is a tracepoint of the kernel, "s390/s390_diagnose". Where it is empty, At is an
+	// instruction to be probed, "SYMBOL" or "SYMBOL+OFFSET", and Args what to keep of the
+	// registers there, in the words of Documentation/trace/kprobetrace.rst: "target=%gpr4:x64".
+	Event, At, Args string
+	// Filter has only such hits be kept for which it holds: "nr == 156". Empty keeps all.
+	Filter string
+}
+
+// Recorder has what a kernel noted.
+type Recorder interface {
+	// Hits returns what was noted since it was last called, in its order on each CPU. It is an
+	// error if something was lost.
+	Hits() ([]Hit, error)
+	// Close ends the recording and leaves nothing of it.
+	Close() error
+}
+
+// Hit is one passing of a probe.
+type Hit struct {
+	Probe string
+	CPU   int
+	// Args are what was kept, by name. An argument that is no number is not among them.
+	Args map[string]uint64
+}
+
+// file reads a file of the guest's kernel for rules. Where there is none, the rules are unreached,
+// with what the kernel would need, and ok is false.
+func (t *T) file(name, needs string, rules ...string) (text string, ok bool) {
+	content, err := fs.ReadFile(t.Guest, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		for _, r := range rules {
+			t.Unreached(r, fmt.Sprintf("the kernel has no /%s; it needs %s", name, needs))
+		}
+		return "", false
+	}
+	t.Check("read /"+name, err)
+	return string(content), true
+}
+
+// recording begins a recording for rules, which the check's end ends. Where the kernel cannot
+// record, the rules are unreached, with what it says, and ok is false.
+func (t *T) recording(rules []string, probes ...Probe) (r Recorder, ok bool) {
+	r, err := t.Guest.Record(probes...)
+	if errors.Is(err, ErrHidden) {
+		for _, rule := range rules {
+			t.Unreached(rule, err.Error())
+		}
+		return nil, false
+	}
+	t.Check("record what the kernel does", err)
+	t.after = append(t.after, func() {
+		if err := r.Close(); err != nil && t.failure == nil {
+			t.failure = fmt.Errorf("end a recording: %w", err)
+		}
+	})
+	return r, true
+}
+
+// hits is what was recorded since it was last asked for.
+func (t *T) hits(r Recorder) []Hit {
+	hits, err := r.Hits()
+	t.Check("read what was recorded", err)
+	return hits
+}
+
+// online lists the CPUs that the guest's kernel has online.
+func (t *T) online() []int {
+	content, err := fs.ReadFile(t.Guest, "sys/devices/system/cpu/online")
+	t.Check("which CPUs are online", err)
+	cpus, err := cpulist.Parse(strings.TrimSpace(string(content)))
+	t.Check("which CPUs are online", err)
+	return cpus
+}
+
+// Linux is the name of the Implementer of a guest's side, whose version is the kernel's release.
+const Linux = "Linux"

@@ -1,0 +1,202 @@
+package linuxguest
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"pvabi/conformance"
+)
+
+// Kernel is the kernel that this process runs on.
+type Kernel struct {
+	fs.FS
+}
+
+// New returns the kernel that this process runs on.
+func New() *Kernel { return &Kernel{os.DirFS("/")} }
+
+// Release is the kernel's, as uname -r has it.
+func Release() (string, error) {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return "", fmt.Errorf("which kernel this is: uname: %w", err)
+	}
+	return unix.ByteSliceToString(u.Release[:]), nil
+}
+
+// Write implements conformance.GuestKernel.
+func (*Kernel) Write(name, text string) error { return write("/"+name, text, 0) }
+
+// write writes to a file that is there by one call of write(2), as what the kernel makes of it
+// may depend on that.
+func write(name, text string, flags int) (err error) {
+	f, err := os.OpenFile(name, os.O_WRONLY|flags, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	_, err = f.WriteString(text)
+	return err
+}
+
+// Log implements conformance.GuestKernel.
+func (*Kernel) Log() ([]string, error) {
+	lines, err := ReadLog()
+	if err != nil {
+		return nil, fmt.Errorf("%w: its log: %w", conformance.ErrHidden, err)
+	}
+	var out []string
+	for _, l := range lines {
+		out = append(out, l.Text)
+	}
+	return out, nil
+}
+
+// ReadLog returns the kernel's log. An ordinary process may not be allowed to read it.
+func ReadLog() ([]Line, error) {
+	size, err := unix.Klogctl(unix.SYSLOG_ACTION_SIZE_BUFFER, nil)
+	if err != nil {
+		return nil, fmt.Errorf("size of the kernel's log: %w", err)
+	}
+	buffer := make([]byte, size)
+	n, err := unix.Klogctl(unix.SYSLOG_ACTION_READ_ALL, buffer)
+	if err != nil {
+		return nil, fmt.Errorf("read the kernel's log: %w", err)
+	}
+	return parseLog(string(buffer[:n])), nil
+}
+
+// Pinned implements conformance.GuestKernel.
+func (*Kernel) Pinned(cpu int, do func() error) error {
+	done := make(chan error)
+	go func() {
+		// The thread ends with the goroutine, and with it that it is pinned.
+		runtime.LockOSThread()
+		var set unix.CPUSet
+		set.Set(cpu)
+		if err := unix.SchedSetaffinity(0, &set); err != nil {
+			done <- fmt.Errorf("move a thread to CPU %d: %w; is it online?", cpu, err)
+			return
+		}
+		done <- do()
+	}()
+	return <-done
+}
+
+// tracing is where tracefs is.
+const tracing = "/sys/kernel/tracing"
+
+// mountTracing mounts tracefs if nobody has.
+func mountTracing() error {
+	if _, err := os.Stat(tracing + "/instances"); err == nil {
+		return nil
+	}
+	if err := unix.Mount("tracefs", tracing, "tracefs", 0, ""); err != nil {
+		return fmt.Errorf("%w: mount tracefs at %s: %w; it needs CONFIG_TRACING, and root", conformance.ErrHidden, tracing, err)
+	}
+	return nil
+}
+
+// Record implements conformance.GuestKernel. Only one recording can be there at a time.
+func (*Kernel) Record(probes ...conformance.Probe) (conformance.Recorder, error) {
+	if err := mountTracing(); err != nil {
+		return nil, err
+	}
+	r := &recorder{folder: filepath.Join(tracing, "instances", group), names: map[string]string{}, pipe: -1}
+	if err := os.Mkdir(r.folder, 0o700); err != nil {
+		return nil, fmt.Errorf("begin a recording: %w; is there another?", err)
+	}
+	if err := r.begin(probes); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+type recorder struct {
+	folder string
+	names  map[string]string // of events in the trace: of probes
+	on     []string          // folders of events that are on
+	made   []string          // probes that were made
+	pipe   int
+}
+
+func (r *recorder) begin(probes []conformance.Probe) (err error) {
+	for _, p := range probes {
+		if p.Event == "" {
+			if err := write(tracing+"/kprobe_events", definition(p), unix.O_APPEND); err != nil {
+				return fmt.Errorf("%w: %s cannot be probed: %w%s", conformance.ErrHidden, p.At, err, complaint())
+			}
+			r.made = append(r.made, group+"/"+p.Name)
+		}
+		r.names[name(p)] = p.Name
+		events := filepath.Join(r.folder, "events", folder(p))
+		if p.Filter != "" {
+			if err := write(events+"/filter", p.Filter, 0); err != nil {
+				return fmt.Errorf("%w: a filter for %s: %w%s", conformance.ErrHidden, folder(p), err, complaint())
+			}
+		}
+		if err := write(events+"/enable", "1", 0); err != nil {
+			return fmt.Errorf("%w: the event %s: %w%s", conformance.ErrHidden, folder(p), err, complaint())
+		}
+		r.on = append(r.on, events)
+	}
+	if r.pipe, err = unix.Open(r.folder+"/trace_pipe", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err != nil {
+		return fmt.Errorf("what is recorded: %s/trace_pipe: %w", r.folder, err)
+	}
+	return nil
+}
+
+// complaint is what the kernel says of the last mistake in a probe, or nothing.
+func complaint() string {
+	log, err := os.ReadFile(tracing + "/error_log")
+	if err != nil || len(log) == 0 {
+		return ""
+	}
+	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
+	for _, line := range lines {
+		if _, text, ok := strings.Cut(line, "error: "); ok {
+			lines[0] = text
+		}
+	}
+	return ": " + strings.TrimSpace(lines[0])
+}
+
+// Hits implements conformance.Recorder.
+func (r *recorder) Hits() ([]conformance.Hit, error) {
+	var trace []byte
+	for buffer := make([]byte, 64<<10); ; {
+		// The kernel gives whole lines.
+		n, err := unix.Read(r.pipe, buffer)
+		switch {
+		case err == unix.EINTR:
+		case err == unix.EAGAIN || err == nil && n == 0:
+			return parseHits(string(trace), r.names)
+		case err != nil:
+			return nil, fmt.Errorf("read %s/trace_pipe: %w", r.folder, err)
+		}
+		trace = append(trace, buffer[:max(n, 0)]...)
+	}
+}
+
+// Close implements conformance.Recorder.
+func (r *recorder) Close() error {
+	var errs []error
+	for _, events := range r.on {
+		errs = append(errs, write(events+"/enable", "0", 0))
+	}
+	if r.pipe >= 0 {
+		errs = append(errs, unix.Close(r.pipe))
+	}
+	errs = append(errs, os.Remove(r.folder))
+	for _, probe := range r.made {
+		errs = append(errs, write(tracing+"/kprobe_events", "-:"+probe, unix.O_APPEND))
+	}
+	return errors.Join(errs...)
+}
