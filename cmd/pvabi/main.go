@@ -24,11 +24,12 @@ const usage = `usage: pvabi COMMAND [flags] [arguments]
   run       boot, check, report
   spec      print what the ABI says, with its sources
   diff      compare two results.json
+  drift     hold a kernel tree's headers, or a built kernel's types, against the ABI
 
 pvabi COMMAND -h lists a command's flags.
 
 exit status: 0 no rule that was looked at is broken; 1 a rule is broken (diff: a rule
-got worse); 2 the equipment failed, nothing was looked at, or the command line is wrong
+got worse; drift: a number moved, vanished or is new); 2 the equipment failed, nothing was looked at, or the command line is wrong
 `
 
 // command is one of pvabi's commands. It returns the exit status; an error is printed
@@ -41,6 +42,7 @@ var commands = map[string]command{
 	"run":     run,
 	"spec":    spec,
 	"diff":    diff,
+	"drift":   driftCommand,
 }
 
 func main() {
