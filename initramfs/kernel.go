@@ -195,8 +195,7 @@ func inspectZboot(content []byte) (KernelInfo, error) {
 	}
 	le := binary.LittleEndian
 	header := uint64(le.Uint32(content[peOffset:]))
-	payload := uint64(le.Uint32(content[zbootPayloadOffset:]))
-	end := payload + uint64(le.Uint32(content[zbootPayloadSize:]))
+	end := uint64(le.Uint32(content[zbootPayloadOffset:])) + uint64(le.Uint32(content[zbootPayloadSize:]))
 	if uint64(len(content)) < max(header+6, end) {
 		return info, fmt.Errorf("%d bytes, and its header says %d: %w", len(content), max(header+6, end), errCut)
 	}
@@ -206,7 +205,7 @@ func inspectZboot(content []byte) (KernelInfo, error) {
 		info.GOARCH = fmt.Sprintf("PE machine %#x", machine)
 	}
 	// A kernel compressed in a way not known here is a kernel all the same.
-	if kernel, err := unpack(content[payload:end]); err == nil {
+	if kernel, err := unpack(zbootPayload(content)); err == nil {
 		info.Release = bannerRelease(kernel)
 	}
 	return info, nil
@@ -316,12 +315,13 @@ var ErrNotDirect = errors.New("cannot be booted without its own decompressor")
 // (include/xen/interface/elfnote.h, XEN_ELFNOTE_PHYS32_ENTRY).
 const xenPhys32Entry = 18
 
-// UnpackKernel writes the ELF kernel that is compressed in a bzImage to w.
-// QEMU boots it by the entry point of CONFIG_PVH, which spares an emulated
-// guest the decompression: more than a second. An error that wraps
-// ErrNotDirect says that this kernel has no such entry point, is not a bzImage,
-// or is compressed in an unknown way; it must then be booted as it is. One that
-// wraps ErrKernel says that the file cannot be booted at all.
+// UnpackKernel writes the kernel that is compressed in a file to w: of a bzImage
+// the ELF kernel, of an EFI zboot image for LoongArch the image in it. QEMU boots the
+// one by the entry point of CONFIG_PVH, which spares an emulated guest the
+// decompression, more than a second, and the other without firmware, which spares it
+// half a minute. An error that wraps ErrNotDirect says that this kernel has no such entry
+// point, is of another format, or is compressed in an unknown way; it must then be booted
+// as it is. One that wraps ErrKernel says that the file cannot be booted at all.
 func UnpackKernel(w io.Writer, name string) error {
 	content, err := readKernel(name)
 	if err != nil {
@@ -331,10 +331,15 @@ func UnpackKernel(w io.Writer, name string) error {
 	if err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrKernel, name, err)
 	}
-	if info.Format != FormatBzImage {
+	var kernel []byte
+	switch {
+	case info.Format == FormatBzImage:
+		kernel, err = unpackBzImage(content)
+	case info.Format == FormatZboot && info.GOARCH == "loong64":
+		kernel, err = unpack(zbootPayload(content))
+	default:
 		return fmt.Errorf("kernel %s %w: its format is %s", name, ErrNotDirect, info.Format)
 	}
-	kernel, err := unpackBzImage(content)
 	if errors.Is(err, errDamaged) {
 		return fmt.Errorf("%w: %s: %w", ErrKernel, name, err)
 	}
@@ -345,6 +350,13 @@ func UnpackKernel(w io.Writer, name string) error {
 		return fmt.Errorf("unpack kernel %s: %w", name, err)
 	}
 	return nil
+}
+
+// zbootPayload is what is compressed in a whole EFI zboot image.
+func zbootPayload(content []byte) []byte {
+	le := binary.LittleEndian
+	start := uint64(le.Uint32(content[zbootPayloadOffset:]))
+	return content[start : start+uint64(le.Uint32(content[zbootPayloadSize:]))]
 }
 
 // unpackBzImage returns the ELF kernel in a whole bzImage.

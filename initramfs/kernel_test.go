@@ -187,6 +187,10 @@ func TestUnpackKernel(t *testing.T) {
 		{"notes that do not end", bzImage(compress(t, ".zst", overlong)), "CONFIG_PVH"},
 		{"no payload", bzImage(nil), "does not say where"},
 		{"payload beyond the end", wild, "does not say where"},
+		{"zboot", zboot(0x6264, sized(compress(t, ".zst", kernel), len(kernel))), ""},
+		{"zboot, in an unknown way", zboot(0x6264, []byte("LZIP")), "not known here"},
+		{"zboot, damaged", zboot(0x6264, damaged), "is damaged"},
+		{"zboot that QEMU cannot enter", zboot(0x8664, compress(t, ".zst", kernel)), "its format is EFI zboot"},
 		{"not x86", vmlinux(t, elf.EM_PPC64, binary.LittleEndian, ""), "its format is ELF"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

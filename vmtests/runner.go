@@ -205,10 +205,6 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 	if err != nil {
 		return err
 	}
-	if f := emulator.Firmware; f != nil {
-		board.Firmware = f.Path
-		o.run.Guest.Other = append(o.run.Guest.Other, conformance.Artefact{Path: f.Path, SHA256: f.SHA256})
-	}
 	temp, remove, err := scratch()
 	if err != nil {
 		return err
@@ -225,6 +221,10 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 	boot, err := direct(kernel.artefact.Path, temp)
 	if err != nil {
 		return roomy(err)
+	}
+	if f := emulator.Firmware; f != nil && boot == kernel.artefact.Path {
+		board.Firmware = f.Path
+		o.run.Guest.Other = append(o.run.Guest.Other, conformance.Artefact{Path: f.Path, SHA256: f.SHA256})
 	}
 	o.run.Guest.Kernel = kernel.artefact
 	o.run.Guest.Image = conformance.Artefact{Version: "built for this run", SHA256: image.SHA256, Size: image.Size}

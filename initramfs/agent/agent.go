@@ -41,6 +41,10 @@ import (
 // Port is the name of the virtio-serial port that a guest's events go to.
 const Port = "pvabi"
 
+// ChannelWord begins the word of the kernel's command line that names the device, a serial port,
+// which the events go to where there is no virtio-serial port.
+const ChannelWord = "pvabi.channel="
+
 // Failed begins the console's line that says why an agent that nobody can hear gave
 // up.
 const Failed = "pvabi: agent failed:"
@@ -134,6 +138,7 @@ func ParseJob(words []string) (Job, error) {
 		switch key {
 		case "target":
 			j.Target = value
+		case "channel": // ChannelWord, which is not part of a job
 		case "modules":
 			j.Modules = list
 		case "needs":

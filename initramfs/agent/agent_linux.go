@@ -72,10 +72,12 @@ func Print(ctx context.Context, w io.Writer, job Job, suites map[string]Suite) e
 
 // boot does the job of the kernel's command line.
 func boot(suites map[string]Suite) error {
-	if err := waitForPort(); err != nil {
+	line, err := os.ReadFile("/proc/cmdline")
+	if err != nil {
 		return err
 	}
-	channel, err := guest.SerialEventChannel[conformance.Event](Port)
+	words := strings.Fields(string(line))
+	channel, err := openChannel(words)
 	if err != nil {
 		return fmt.Errorf("open the event channel: %w", err)
 	}
@@ -84,11 +86,7 @@ func boot(suites map[string]Suite) error {
 			fmt.Println("pvabi: agent: send an event:", err)
 		}
 	}
-	line, err := os.ReadFile("/proc/cmdline")
-	if err != nil {
-		return errors.Join(err, channel.Close())
-	}
-	job, err := ParseJob(strings.Fields(string(line)))
+	job, err := ParseJob(words)
 	if err != nil {
 		emit(conformance.Event{Fatal: "the kernel's command line: " + err.Error()})
 		emit(conformance.Event{Finished: true})
@@ -96,6 +94,45 @@ func boot(suites map[string]Suite) error {
 		do(context.Background(), linux{}, job, suites, emit)
 	}
 	return channel.Close()
+}
+
+// openChannel opens the serial port that is named among the words of the command line, or else the
+// virtio-serial port.
+func openChannel(words []string) (*guest.Emitter[conformance.Event], error) {
+	for _, w := range words {
+		device, ok := strings.CutPrefix(w, ChannelWord)
+		if !ok {
+			continue
+		}
+		channel, err := guest.EventChannel[conformance.Event](device)
+		if err == nil {
+			err = makeRaw(device)
+		}
+		return channel, err
+	}
+	if err := waitForPort(); err != nil {
+		return nil, err
+	}
+	return guest.SerialEventChannel[conformance.Event](Port)
+}
+
+// makeRaw has a terminal, which is open elsewhere, send what is written to it and nothing else.
+func makeRaw(device string) error {
+	f, err := os.OpenFile(device, os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	state, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	if err != nil {
+		return fmt.Errorf("%s is no terminal: %w", device, err)
+	}
+	state.Iflag, state.Oflag, state.Lflag = 0, 0, 0
+	state.Cflag = state.Cflag&^unix.CSIZE | unix.CS8 | unix.CLOCAL
+	if err := unix.IoctlSetTermios(int(f.Fd()), unix.TCSETS, state); err != nil {
+		return fmt.Errorf("make %s raw: %w", device, err)
+	}
+	return nil
 }
 
 // waitForPort loads the modules of the event channel, if the image has any, and waits
@@ -108,7 +145,7 @@ func waitForPort() error {
 	if !(linux{}).exists(ports) {
 		for _, name := range ChannelModules {
 			if _, err := (linux{}).load(name); err != nil {
-				return fmt.Errorf("open the event channel: this kernel has no %s, and module %s does not load: %w; %s", ports, name, err, needed)
+				return fmt.Errorf("this kernel has no %s, and module %s does not load: %w; %s", ports, name, err, needed)
 			}
 		}
 	}
@@ -124,7 +161,7 @@ func waitForPort() error {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	return fmt.Errorf("open the event channel: no port named %s in %s; %s", Port, ports, needed)
+	return fmt.Errorf("no port named %s in %s; %s", Port, ports, needed)
 }
 
 // mountRoot makes the root file system. It uses u-root's libinit without what

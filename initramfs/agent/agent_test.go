@@ -127,7 +127,7 @@ func TestDoSerialisesEvents(t *testing.T) {
 
 func TestParseJob(t *testing.T) {
 	job := Job{Target: "x86-kvm", Modules: []string{"kvm", "kvm_amd"}, Needs: []string{"/dev/kvm"}}
-	got, err := ParseJob(append([]string{"console=ttyS0", "quiet"}, job.Words()...))
+	got, err := ParseJob(append([]string{"console=ttyS0", ChannelWord + "/dev/ttyS1"}, job.Words()...))
 	require.NoError(t, err)
 	assert.Equal(t, job, got, "what Words says")
 

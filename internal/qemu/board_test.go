@@ -1,11 +1,14 @@
 package qemu
 
 import (
+	"strings"
 	"testing"
 
 	vmtest "github.com/hugelgupf/vmtest/qemu"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"pvabi/conformance"
 )
 
 func TestBoards(t *testing.T) {
@@ -21,4 +24,26 @@ func TestBoards(t *testing.T) {
 	}
 	_, err := BoardOf("mips64")
 	assert.ErrorContains(t, err, "amd64, ppc64le, s390x, loong64")
+}
+
+func TestChannelOverSerial(t *testing.T) {
+	for _, b := range Boards {
+		t.Run(b.GOARCH, func(t *testing.T) {
+			events := make(chan conformance.Event)
+			var failed error
+			o, err := vmtest.OptionsFor(vmtest.Arch(b.GOARCH), vmtest.WithQEMUCommand("qemu"),
+				vmtest.WithQEMUArgs("before"), channel(b.Channel != "", events, &failed), vmtest.WithQEMUArgs("after"))
+			require.NoError(t, err)
+			args := strings.Join(o.QEMUArgs, " ")
+			if b.Channel == "" {
+				assert.Regexp(t, `before -device virtio-serial -device virtserialport,chardev=(\S+),name=pvabi -chardev pipe,id=\S+,path=\S+ after$`, args)
+				return
+			}
+			assert.Regexp(t, `before -serial chardev:(\S+) -chardev pipe,id=\S+,path=\S+ after$`, args)
+			assert.NotContains(t, args, "virt")
+			c := Config{Board: b}
+			assert.Contains(t, c.append(), "pvabi.channel="+b.Channel)
+		})
+	}
+	assert.ErrorContains(t, overSerial(&vmtest.Options{}), "is not what it was")
 }

@@ -200,6 +200,9 @@ func (c *Config) append() []string {
 	if c.Board.Append != "" {
 		line = append(line, c.Board.Append)
 	}
+	if c.Board.Channel != "" {
+		line = append(line, agent.ChannelWord+c.Board.Channel)
+	}
 	return append(line, c.Append...)
 }
 
@@ -216,16 +219,22 @@ type guest struct {
 }
 
 // channel is the event channel of vmtest, which ends events when it ends
-// itself. What it returned, when it did, is in err.
+// itself. What it returned, when it did, is in err. Where serial is true the guest's end is a
+// serial port in place of vmtest's virtio-serial port.
 //
 // vmtest closes events at the last event, so that another one makes it panic
 // (qevent.EventChannel, version 5d9f3d34a58d); a guest must not be able to do
 // that to its host.
-func channel(events chan<- conformance.Event, failed *error) vmtest.Fn {
+func channel(serial bool, events chan<- conformance.Event, failed *error) vmtest.Fn {
 	open := qevent.EventChannel[conformance.Event](agent.Port, events)
 	return func(ids *vmtest.IDAllocator, o *vmtest.Options) error {
 		if err := open(ids, o); err != nil {
 			return err
+		}
+		if serial {
+			if err := overSerial(o); err != nil {
+				return err
+			}
 		}
 		last := len(o.Tasks) - 1
 		task := o.Tasks[last]
@@ -240,6 +249,18 @@ func channel(events chan<- conformance.Event, failed *error) vmtest.Fn {
 		}
 		return nil
 	}
+}
+
+// overSerial puts a serial port in the place of the virtio-serial port among vmtest's arguments.
+func overSerial(o *vmtest.Options) error {
+	at := slices.Index(o.QEMUArgs, "virtio-serial")
+	if at < 1 || at+2 >= len(o.QEMUArgs) {
+		return errors.New("vmtest's event channel is not what it was: no virtio-serial among its arguments")
+	}
+	_, options, _ := strings.Cut(o.QEMUArgs[at+2], "chardev=")
+	chardev, _, _ := strings.Cut(options, ",")
+	o.QEMUArgs = slices.Replace(o.QEMUArgs, at-1, at+3, "-serial", "chardev:"+chardev)
+	return nil
 }
 
 // guardReport is what a guard writes to its pipe.
@@ -294,7 +315,7 @@ func (g *guest) run(ctx context.Context, stderr io.WriteCloser) error {
 		vmtest.WithInitramfs(c.Initramfs),
 		vmtest.WithAppendKernel(c.append()...),
 		vmtest.WithSerialOutput(stderr),
-		channel(events, &channelErr),
+		channel(c.Board.Channel != "", events, &channelErr),
 	)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrStart, err)

@@ -2,6 +2,7 @@ package probetest_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -24,7 +25,7 @@ import (
 func TestGuests(t *testing.T) {
 	for _, goarch := range []string{"ppc64le", "s390x", "loong64"} {
 		t.Run(goarch, func(t *testing.T) {
-			file := probetest.Build(t, goarch)
+			agent := probetest.Build(t, goarch)
 			dir, err := store.DefaultDir()
 			require.NoError(t, err)
 			s, err := store.Open(dir, store.NewProgress(os.Stderr))
@@ -39,11 +40,17 @@ func TestGuests(t *testing.T) {
 			}
 			board, err := qemu.BoardOf(goarch)
 			require.NoError(t, err)
-			if f := emulator.Firmware; f != nil {
-				board.Firmware = f.Path
+			boot := filepath.Join(t.TempDir(), "kernel")
+			file, err := os.Create(boot)
+			require.NoError(t, err)
+			defer file.Close()
+			if err := initramfs.UnpackKernel(file, kernel.Image); errors.Is(err, initramfs.ErrNotDirect) {
+				boot = kernel.Image
+			} else {
+				require.NoError(t, err)
 			}
 			image, err := initramfs.Build(initramfs.Config{
-				Agent: file, GOARCH: goarch, Release: kernel.Release, Path: filepath.Join(t.TempDir(), "image"),
+				Agent: agent, GOARCH: goarch, Release: kernel.Release, Path: filepath.Join(t.TempDir(), "image"),
 			})
 			require.NoError(t, err)
 
@@ -52,7 +59,7 @@ func TestGuests(t *testing.T) {
 				"-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio",
 				"-machine", board.Machine, "-cpu", board.CPU, "-m", fmt.Sprint(board.Memory),
 				"-smp", "2", "-accel", "tcg,thread=multi",
-				"-kernel", kernel.Image, "-initrd", image.Path,
+				"-kernel", boot, "-initrd", image.Path,
 				"-append", "console="+board.Console+" panic=-1 loglevel=4 "+board.Append+" "+probetest.GuestWord+"=1 -- -test.v")
 			if board.Firmware != "" {
 				arguments = append(arguments, "-bios", board.Firmware)
