@@ -9,8 +9,9 @@ import (
 
 // Where the assembler put things.
 var (
-	entries struct{ run, end unsafe.Pointer }
-	fixups  [8]struct{ at, resume unsafe.Pointer }
+	entries  struct{ run, end unsafe.Pointer }
+	fixups   [8]struct{ at, resume unsafe.Pointer }
+	illegals [forms]struct{ at, resume unsafe.Pointer }
 )
 
 // Copy returns the probe, taken from the program that runs. It fails in a program whose
@@ -28,6 +29,9 @@ func Copy() (*Code, error) {
 	c := &Code{Run: offset(entries.run)}
 	for _, f := range fixups {
 		c.Fixups = append(c.Fixups, Fixup{offset(f.at), offset(f.resume)})
+	}
+	for _, f := range illegals {
+		c.Illegal = append(c.Illegal, Fixup{offset(f.at), offset(f.resume)})
 	}
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package loong64
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -51,7 +52,7 @@ func decode(code []byte, at int) (step, error) {
 func walk(t *testing.T, c *Code) map[int]step {
 	t.Helper()
 	todo := []int{c.Run}
-	for _, f := range c.Fixups {
+	for _, f := range slices.Concat(c.Fixups, c.Illegal) {
 		todo = append(todo, f.At, f.Resume)
 	}
 	seen := map[int]step{}
@@ -93,7 +94,7 @@ func TestInstructionsOccurAsOftenAsAskedFor(t *testing.T) {
 		}
 	}
 	for op, want := range map[loong64asm.Op]int{
-		loong64asm.CSRXCHG: 4, loong64asm.CSRRD: 10, loong64asm.CSRWR: 0, loong64asm.IDLE: 1, loong64asm.IOCSRRD_W: 1,
+		loong64asm.CSRXCHG: 4, loong64asm.CSRRD: 10, loong64asm.CSRWR: 3, loong64asm.IDLE: 1, loong64asm.IOCSRRD_W: 1,
 		loong64asm.IOCSRWR_W: 1, loong64asm.CPUCFG: 1, loong64asm.ERTN: 0, loong64asm.SYSCALL: 0, loong64asm.BREAK: 0,
 	} {
 		assert.Equal(t, want, got[op], "number of %v", op)
@@ -134,6 +135,18 @@ func TestFixups(t *testing.T) {
 		assert.Equal(t, c.Fixups[0].Resume, f.Resume)
 	}
 	assert.Equal(t, []string{"LD.BU", "LD.HU", "LD.WU", "LD.D", "ST.B", "ST.H", "ST.W", "ST.D"}, got, "instructions that may fault")
+}
+
+func TestIllegal(t *testing.T) {
+	c := copyOf(t)
+	var got []string
+	for _, f := range c.Illegal {
+		s, err := decode(c.Bytes, f.At)
+		require.NoError(t, err)
+		got = append(got, fmt.Sprintf("hvcl %#x", s.call))
+		assert.Equal(t, c.Illegal[0].Resume, f.Resume)
+	}
+	assert.Equal(t, ISA.Instructions, got, "instructions that a machine may not have")
 }
 
 func TestNoPrologueOfGo(t *testing.T) {

@@ -15,5 +15,8 @@ func copyOf(t *testing.T) *Code {
 	for _, f := range found.Fixups {
 		c.Fixups = append(c.Fixups, Fixup(f))
 	}
+	for _, f := range found.Illegal {
+		c.Illegal = append(c.Illegal, Fixup(f))
+	}
 	return c
 }

@@ -30,9 +30,10 @@
 // type EX_TYPE_FIXUP. Linux does not tell which exception it was, so Result.Trap is always 1,
 // standing for exception 0.
 //
-// Only loads and stores have fixups: the kernel looks none up for an instruction that the
-// machine does not have (arch/loongarch/kernel/traps.c, do_ri, Linux 7.2). HVCL is one
-// without a hypervisor, and a kernel dies of it.
+// For an instruction that the machine does not have, as HVCL is one without a hypervisor, the
+// kernel looks nothing up, but asks whoever has registered for that (arch/loongarch/kernel/traps.c,
+// do_ri, Linux 7.2). Illegal has the pairs for those. It is that exception and no other, so
+// Result.Trap is [Illegal] then. The kernel takes interrupts on the way, also if they are off.
 //
 // # Operations
 //
@@ -49,7 +50,7 @@
 //
 // ReadRegister reads the control and status registers that are constants here, and with
 // [IOCSR] added to an address, 4 bytes of input and output space; WriteRegister writes
-// that space. Clock is the stable counter. Discover is CPUCFG of the word Arg[0], with the answer
+// that space, and ECFG, ESTAT, of which only software interrupts change, and TCFG. Clock is the stable counter. Discover is CPUCFG of the word Arg[0], with the answer
 // at the place of R4. LoadVectors and StoreVectors move V0 to V15 or X0 to X15. A Store is
 // complete before the next operation begins.
 package loong64
@@ -76,8 +77,8 @@ type Code struct {
 	Bytes []byte
 	// Run is the entry that the package comment describes.
 	Run int
-	// Fixups list the instructions that may fault.
-	Fixups []Fixup
+	// Fixups list the instructions that may fault, Illegal those that the machine may not have.
+	Fixups, Illegal []Fixup
 }
 
 // Fixup says where to go on after an instruction that faulted.
@@ -98,6 +99,10 @@ const (
 	Exited  Status = 1 // an Exit; its Arg[0] is at arch.FrameExit
 	Unknown Status = 2 // an operation that the probe does not know
 )
+
+// Illegal is Result.Trap of an instruction that the machine does not have, at any privilege: 1 more
+// than the code of the exception (LoongArch Reference Manual volume 1, "Exception Priority").
+const Illegal = 1 + 0xd
 
 // Stack is how many bytes of stack Run needs.
 const Stack = 384

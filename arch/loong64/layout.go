@@ -72,6 +72,10 @@ const (
 	// measured.
 	callSteps = 8
 
+	// trapIllegal is Result.Trap of an instruction that the machine does not have: 1 + EXCCODE_INE
+	// (arch/loongarch/include/asm/loongarch.h, Linux 7.2).
+	trapIllegal = Illegal
+
 	crmdIE = 1 << 2 // LoongArch Reference Manual volume 1, "Current mode information"
 )
 

@@ -13,6 +13,7 @@
 
 // What Go's assembler does not know.
 #define CSRRD_R4(number) WORD $(0x04000004+(number<<10)) // csrrd r4, number
+#define CSRWR_R5(number) WORD $(0x04000025+(number<<10)) // csrwr r5, number
 #define CRMD_IE WORD $0x040000a4                         // csrxchg r4, r5, crmd
 #define IOCSRRD WORD $0x06480884                         // iocsrrd.w r4, r4
 #define IOCSRWR WORD $0x06481885                         // iocsrwr.w r5, r4
@@ -196,7 +197,7 @@ exit:
 // The call owns all registers but R2, R3 and R21, and R22 in a process, where Go's signal
 // handlers need it. The stack alone tells the way back. Each of the callSteps instructions
 // after it that is left out leaves R31 less by 1.
-#define FORM(code) \
+#define LOAD(form) \
 	MOVV const_opRegs(R24), R1; \
 	MOVV (const_opRegs+1*8)(R24), R4; \
 	MOVV (const_opRegs+2*8)(R24), R5; \
@@ -224,16 +225,7 @@ exit:
 	ADDV $11, R18, R29; \
 	ADDV $12, R18, R30; \
 	ADDV $13, R18, R31; \
-	HVCL(code); \
-	ADDV $1, R31; \
-	ADDV $1, R31; \
-	ADDV $1, R31; \
-	ADDV $1, R31; \
-	ADDV $1, R31; \
-	ADDV $1, R31; \
-	ADDV $1, R31; \
-	ADDV $1, R31; \
-	JMP  called
+	JMP  form(SB)
 
 call:
 	MOVV const_opArg(R24), R4
@@ -257,143 +249,22 @@ chosen:
 	MOVV $4, R5
 	BEQ  R4, R5, form4
 
-	// In the order of ISA.Instructions.
-	FORM(0x7fff)
+	LOAD(·form5)
 
 form0:
-	FORM(0x100)
+	LOAD(·form0)
 
 form1:
-	FORM(0x101)
+	LOAD(·form1)
 
 form2:
-	FORM(0x102)
+	LOAD(·form2)
 
 form3:
-	FORM(0x103)
+	LOAD(·form3)
 
 form4:
-	FORM(0)
-
-called:
-	MOVV R1, (const_stackCall+0*8)(R3)
-	MOVV R4, (const_stackCall+1*8)(R3)
-	MOVV R5, (const_stackCall+2*8)(R3)
-	MOVV R6, (const_stackCall+3*8)(R3)
-	MOVV R7, (const_stackCall+4*8)(R3)
-	MOVV R8, (const_stackCall+5*8)(R3)
-	MOVV R9, (const_stackCall+6*8)(R3)
-	MOVV R10, (const_stackCall+7*8)(R3)
-	MOVV R11, (const_stackCall+8*8)(R3)
-	MOVV R12, (const_stackCall+9*8)(R3)
-	MOVV R13, (const_stackCall+10*8)(R3)
-	MOVV R14, (const_stackCall+11*8)(R3)
-	MOVV R15, (const_stackCall+12*8)(R3)
-	MOVV R16, (const_stackCall+13*8)(R3)
-	MOVV R17, (const_stackCall+14*8)(R3)
-	MOVV R18, (const_stackCall+15*8)(R3)
-	MOVV R19, (const_stackCall+16*8)(R3)
-	MOVV R20, (const_stackCall+17*8)(R3)
-	MOVV R21, (const_stackCall+18*8)(R3)
-	MOVV g, (const_stackCall+19*8)(R3)
-	MOVV R23, (const_stackCall+20*8)(R3)
-	MOVV R24, (const_stackCall+21*8)(R3)
-	MOVV R25, (const_stackCall+22*8)(R3)
-	MOVV R26, (const_stackCall+23*8)(R3)
-	MOVV R27, (const_stackCall+24*8)(R3)
-	MOVV R28, (const_stackCall+25*8)(R3)
-	MOVV R29, (const_stackCall+26*8)(R3)
-	MOVV R30, (const_stackCall+27*8)(R3)
-	MOVV R31, (const_stackCall+28*8)(R3)
-
-	MOVV const_stackFrame(R3), R23
-	MOVV const_frameAt(R23), R4
-	SLLV $const_slotShift, R4
-	MOVV $const_frameOps, R24
-	ADDV R23, R24
-	ADDV R4, R24
-	MOVV $const_frameResults, R25
-	ADDV R23, R25
-	ADDV R4, R25
-	MOVV R0, const_resultFlags(R25)
-	MOVV const_frameFlags(R23), R5
-	AND  $const_Process, R5
-	BNE  R5, R0, copied
-	CSRRD_R4(const_CRMD)
-	MOVV R4, const_resultFlags(R25)
-
-copied:
-	ADDV $const_stackCall, R3, R5
-	ADDV $const_resultRegs, R25, R6
-	MOVV $16, R7
-
-copy:
-	MOVV (R5), R4
-	MOVV R4, (R6)
-	ADDV $8, R5
-	ADDV $8, R6
-	ADDV $-1, R7
-	BNE  R7, R0, copy
-
-	// What became of R21 and R22, other than what they were, became of what the pattern has
-	// in their places.
-	MOVV (const_opRegs+15*8)(R24), R6
-	ADDV $3, R6, R4
-	MOVV const_stackR21(R3), R5
-	XOR  R5, R4
-	MOVV (const_stackCall+18*8)(R3), R5
-	XOR  R5, R4
-	MOVV R4, (const_stackCall+18*8)(R3)
-	MOVV const_stackR21(R3), R21
-	ADDV $4, R6, R4
-	MOVV const_stackR22(R3), R5
-	XOR  R5, R4
-	MOVV (const_stackCall+19*8)(R3), R5
-	XOR  R5, R4
-	MOVV R4, (const_stackCall+19*8)(R3)
-
-	// R18 to R30 are held against the pattern. R8 collects the numbers of those that
-	// differ, as bits.
-	ADDV $(const_stackCall+15*8), R3, R5
-	MOVV R0, R8
-	MOVV $(1<<18), R7
-	MOVV $13, R9
-
-compare:
-	MOVV (R5), R4
-	BEQ  R4, R6, kept
-	OR   R7, R8
-
-kept:
-	ADDV $8, R5
-	ADDV $1, R6
-	SLLV $1, R7
-	ADDV $-1, R9
-	BNE  R9, R0, compare
-
-	// R6 and R7 have come to R31, whose difference tells the steps that were taken.
-	MOVV (R5), R4
-	SUBV R6, R4
-	MOVV $(const_callSteps+1), R5
-	BGEU R4, R5, r31Changed
-	SUBV R4, R5
-	SLLV $2, R5
-	JMP  measured
-
-r31Changed:
-	OR   R7, R8
-	MOVV R0, R5
-
-measured:
-	MOVV R5, const_resultValue(R25)
-	MOVV const_stackR2(R3), R4
-	BEQ  R4, R2, keptR2
-	OR   $(1<<2), R8
-	MOVV R4, R2
-
-keptR2:
-	MOVV R8, const_resultAux(R25)
-	JMP  done
+	LOAD(·form4)
 
 // An interrupt ends a wait whether interrupts are on or not. Off while waiting, none can come
 // before it; on after it, those that ended it are taken.
@@ -571,10 +442,28 @@ writeRegister:
 	MOVV (const_opArg+8)(R24), R5
 	SRLV $32, R4, R6
 	MOVV $1, R7
-	BNE  R6, R7, unknown
+	BEQ  R6, R7, writeIOCSR
+	MOVV $const_ECFG, R6
+	BEQ  R4, R6, writeECFG
+	MOVV $const_ESTAT, R6
+	BEQ  R4, R6, writeESTAT
+	MOVV $const_TCFG, R6
+	BNE  R4, R6, unknown
+	CSRWR_R5(const_TCFG)
+	JMP  done
+
+writeECFG:
+	CSRWR_R5(const_ECFG)
+	JMP done
+
+writeESTAT:
+	CSRWR_R5(const_ESTAT)
+	JMP done
+
+writeIOCSR:
 	MOVWU R4, R4
 	IOCSRWR
-	JMP  done
+	JMP   done
 
 discover:
 	MOVV  const_opArg(R24), R4
@@ -703,6 +592,160 @@ keep:
 	MOVV R9, const_resultValue(R25)
 	JMP  nextSample
 
+// The forms of the call, in the order of ISA.Instructions.
+#define FORM(code) \
+	HVCL(code); \
+	ADDV $1, R31; \
+	ADDV $1, R31; \
+	ADDV $1, R31; \
+	ADDV $1, R31; \
+	ADDV $1, R31; \
+	ADDV $1, R31; \
+	ADDV $1, R31; \
+	ADDV $1, R31; \
+	JMP  ·called(SB)
+
+TEXT ·form0(SB), NOSPLIT|NOFRAME, $0-0
+	FORM(0x100)
+
+TEXT ·form1(SB), NOSPLIT|NOFRAME, $0-0
+	FORM(0x101)
+
+TEXT ·form2(SB), NOSPLIT|NOFRAME, $0-0
+	FORM(0x102)
+
+TEXT ·form3(SB), NOSPLIT|NOFRAME, $0-0
+	FORM(0x103)
+
+TEXT ·form4(SB), NOSPLIT|NOFRAME, $0-0
+	FORM(0)
+
+TEXT ·form5(SB), NOSPLIT|NOFRAME, $0-0
+	FORM(0x7fff)
+
+// called() stores what a call left, and returns from ·here once more.
+TEXT ·called(SB), NOSPLIT|NOFRAME, $0-0
+	MOVV R1, (const_stackCall+0*8)(R3)
+	MOVV R4, (const_stackCall+1*8)(R3)
+	MOVV R5, (const_stackCall+2*8)(R3)
+	MOVV R6, (const_stackCall+3*8)(R3)
+	MOVV R7, (const_stackCall+4*8)(R3)
+	MOVV R8, (const_stackCall+5*8)(R3)
+	MOVV R9, (const_stackCall+6*8)(R3)
+	MOVV R10, (const_stackCall+7*8)(R3)
+	MOVV R11, (const_stackCall+8*8)(R3)
+	MOVV R12, (const_stackCall+9*8)(R3)
+	MOVV R13, (const_stackCall+10*8)(R3)
+	MOVV R14, (const_stackCall+11*8)(R3)
+	MOVV R15, (const_stackCall+12*8)(R3)
+	MOVV R16, (const_stackCall+13*8)(R3)
+	MOVV R17, (const_stackCall+14*8)(R3)
+	MOVV R18, (const_stackCall+15*8)(R3)
+	MOVV R19, (const_stackCall+16*8)(R3)
+	MOVV R20, (const_stackCall+17*8)(R3)
+	MOVV R21, (const_stackCall+18*8)(R3)
+	MOVV g, (const_stackCall+19*8)(R3)
+	MOVV R23, (const_stackCall+20*8)(R3)
+	MOVV R24, (const_stackCall+21*8)(R3)
+	MOVV R25, (const_stackCall+22*8)(R3)
+	MOVV R26, (const_stackCall+23*8)(R3)
+	MOVV R27, (const_stackCall+24*8)(R3)
+	MOVV R28, (const_stackCall+25*8)(R3)
+	MOVV R29, (const_stackCall+26*8)(R3)
+	MOVV R30, (const_stackCall+27*8)(R3)
+	MOVV R31, (const_stackCall+28*8)(R3)
+
+	MOVV const_stackFrame(R3), R23
+	MOVV const_frameAt(R23), R4
+	SLLV $const_slotShift, R4
+	MOVV $const_frameOps, R24
+	ADDV R23, R24
+	ADDV R4, R24
+	MOVV $const_frameResults, R25
+	ADDV R23, R25
+	ADDV R4, R25
+	MOVV R0, const_resultFlags(R25)
+	MOVV const_frameFlags(R23), R5
+	AND  $const_Process, R5
+	BNE  R5, R0, copied
+	CSRRD_R4(const_CRMD)
+	MOVV R4, const_resultFlags(R25)
+
+copied:
+	ADDV $const_stackCall, R3, R5
+	ADDV $const_resultRegs, R25, R6
+	MOVV $16, R7
+
+copy:
+	MOVV (R5), R4
+	MOVV R4, (R6)
+	ADDV $8, R5
+	ADDV $8, R6
+	ADDV $-1, R7
+	BNE  R7, R0, copy
+
+	// What became of R21 and R22, other than what they were, became of what the pattern has
+	// in their places.
+	MOVV (const_opRegs+15*8)(R24), R6
+	ADDV $3, R6, R4
+	MOVV const_stackR21(R3), R5
+	XOR  R5, R4
+	MOVV (const_stackCall+18*8)(R3), R5
+	XOR  R5, R4
+	MOVV R4, (const_stackCall+18*8)(R3)
+	MOVV const_stackR21(R3), R21
+	ADDV $4, R6, R4
+	MOVV const_stackR22(R3), R5
+	XOR  R5, R4
+	MOVV (const_stackCall+19*8)(R3), R5
+	XOR  R5, R4
+	MOVV R4, (const_stackCall+19*8)(R3)
+
+	// R18 to R30 are held against the pattern. R8 collects the numbers of those that
+	// differ, as bits.
+	ADDV $(const_stackCall+15*8), R3, R5
+	MOVV R0, R8
+	MOVV $(1<<18), R7
+	MOVV $13, R9
+
+compare:
+	MOVV (R5), R4
+	BEQ  R4, R6, kept
+	OR   R7, R8
+
+kept:
+	ADDV $8, R5
+	ADDV $1, R6
+	SLLV $1, R7
+	ADDV $-1, R9
+	BNE  R9, R0, compare
+
+	// R6 and R7 have come to R31, whose difference tells the steps that were taken.
+	MOVV (R5), R4
+	SUBV R6, R4
+	MOVV $(const_callSteps+1), R5
+	BGEU R4, R5, r31Changed
+	SUBV R4, R5
+	SLLV $2, R5
+	JMP  measured
+
+r31Changed:
+	OR   R7, R8
+	MOVV R0, R5
+
+measured:
+	MOVV R5, const_resultValue(R25)
+	MOVV const_stackR2(R3), R4
+	BEQ  R4, R2, keptR2
+	OR   $(1<<2), R8
+	MOVV R4, R2
+
+keptR2:
+	MOVV R8, const_resultAux(R25)
+	MOVV $1, R4
+	MOVV const_frameResume(R23), R1
+	RET
+
 // here() 0 keeps where it was called from, for fault.
 TEXT ·here(SB), NOSPLIT|NOFRAME, $0-0
 	MOVV R1, const_frameResume(R23)
@@ -714,6 +757,21 @@ TEXT ·here(SB), NOSPLIT|NOFRAME, $0-0
 TEXT ·fault(SB), NOSPLIT|NOFRAME, $0-0
 	MOVV $1, R4
 	MOVV R4, const_resultTrap(R25)
+	MOVV const_frameResume(R23), R1
+	RET
+
+// illegal() 1 returns from ·here once more, after a call that is no instruction of this machine,
+// in a kernel. The stack alone tells the way back.
+TEXT ·illegal(SB), NOSPLIT|NOFRAME, $0-0
+	MOVV const_stackFrame(R3), R23
+	MOVV const_frameAt(R23), R4
+	SLLV $const_slotShift, R4
+	MOVV $const_frameResults, R25
+	ADDV R23, R25
+	ADDV R4, R25
+	MOVV $const_trapIllegal, R4
+	MOVV R4, const_resultTrap(R25)
+	MOVV $1, R4
 	MOVV const_frameResume(R23), R1
 	RET
 
@@ -847,6 +905,19 @@ FIXUP(5, ·store2)
 FIXUP(6, ·store4)
 FIXUP(7, ·store8)
 GLOBL ·fixups(SB), RODATA|NOPTR, $(8*16)
+
+// The same for instructions that the machine may not have.
+#define ILLEGAL(n, at) \
+	DATA ·illegals+((n)*16)(SB)/8, $at(SB); \
+	DATA ·illegals+((n)*16+8)(SB)/8, $·illegal(SB)
+
+ILLEGAL(0, ·form0)
+ILLEGAL(1, ·form1)
+ILLEGAL(2, ·form2)
+ILLEGAL(3, ·form3)
+ILLEGAL(4, ·form4)
+ILLEGAL(5, ·form5)
+GLOBL ·illegals(SB), RODATA|NOPTR, $(6*16)
 
 // Run(frame *byte, flags uint64) uint64
 TEXT ·call(SB), 0, $32-24

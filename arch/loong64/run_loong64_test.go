@@ -79,6 +79,9 @@ func TestPrivileged(t *testing.T) {
 		"read CRMD":         probetest.Op(arch.ReadRegister, CRMD),
 		"read timer":        probetest.Op(arch.ReadRegister, TVAL),
 		"read IO features":  probetest.Op(arch.ReadRegister, IOCSR+8),
+		"write ECFG":        probetest.Op(arch.WriteRegister, ECFG, 0),
+		"write ESTAT":       probetest.Op(arch.WriteRegister, ESTAT, 0),
+		"write TCFG":        probetest.Op(arch.WriteRegister, TCFG, 0),
 		"write IO features": probetest.Op(arch.WriteRegister, IOCSR+8, 0),
 	}
 	if probetest.Guest() {

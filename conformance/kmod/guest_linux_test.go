@@ -53,6 +53,7 @@ func TestGuests(t *testing.T) {
 		{"amd64", "", qemu.ThreadPerCPU},
 		{"ppc64le", "", qemu.ThreadPerCPU},
 		{"s390x", "", qemu.ThreadPerCPU},
+		{"loong64", "", qemu.ThreadPerCPU},
 		// Linux 6.12, which has checksums of its interfaces where 7.2 has none.
 		{"amd64", "trixie", qemu.OneThread},
 	} {

@@ -42,8 +42,8 @@ type Config struct {
 
 // Machine is an arch.Machine that can be closed.
 //
-// Its methods Counter and Crowd return errors, as they are for the hypervisor to know and
-// do; Events always returns 0, for interrupts are the kernel's; and Asleep tells whether the
+// Its methods Counter and Crowd return errors that wrap errors.ErrUnsupported, as they are for the
+// hypervisor to know and do; Events always returns 0, for interrupts are the kernel's; and Asleep tells whether the
 // CPU is at a Wait, as only the hypervisor knows more. Methods that cannot return an error
 // panic when the modules no longer do what they did, which only a mistake explains.
 type Machine interface {

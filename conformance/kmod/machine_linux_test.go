@@ -1,4 +1,4 @@
-//go:build amd64 || ppc64le || s390x
+//go:build amd64 || loong64 || ppc64le || s390x
 
 package kmod
 
@@ -192,6 +192,13 @@ func testTraps(t *testing.T, m *machine) {
 			assert.Equal(t, uint64(1), r[0].Count, "%v", o)
 			assert.Equal(t, uint64(0x1111111111111111), r[1].Value, "after %v", o)
 			assert.Zero(t, r[1].Trap)
+		}
+	}
+	for _, o := range illegal {
+		for cpu := range m.CPUs() {
+			r := run(t, m, cpu, o, op(arch.Load, a.Address(), 8), o)
+			assert.Equal(t, []uint64{illegalTrap, 0, illegalTrap}, []uint64{r[0].Trap, r[1].Trap, r[2].Trap}, "%v", o)
+			assert.Equal(t, uint64(0x1111111111111111), r[1].Value, "after %v", o)
 		}
 	}
 	if this.kernelFrom > 0 {

@@ -1,4 +1,4 @@
-//go:build amd64 || ppc64le || s390x
+//go:build amd64 || loong64 || ppc64le || s390x
 
 package kmod
 
@@ -134,7 +134,7 @@ func open(c Config) (*machine, error) {
 	}
 	m.areas = m.window.Memory
 	for _, n := range numbers {
-		if err := m.add(n, load); err != nil {
+		if err := m.add(n, load, len(probe.Illegal) > 0); err != nil {
 			return nil, errors.Join(err, m.Close())
 		}
 	}
@@ -187,14 +187,21 @@ func sibling(file string) (*module.Kernel, error) {
 	return k, nil
 }
 
-// add loads the module of a CPU and starts the thread that runs its programs.
-func (m *machine) add(number int, load func(role string, memory int) (*module.Module, error)) error {
+// add loads the module of a CPU, which is to have a guard or not, and starts the thread that runs
+// its programs.
+func (m *machine) add(number int, load func(role string, memory int) (*module.Module, error), guard bool) error {
 	loaded, err := load(strconv.Itoa(number), 0)
 	if err != nil {
 		return err
 	}
 	c := &cpu{module: loaded, number: number, start: make(chan uint64), left: make(chan outcome, 1)}
 	m.cpus = append(m.cpus, c)
+	if guard {
+		if err := loaded.Guard(); err != nil {
+			c.start = nil
+			return err
+		}
+	}
 	shadow := make([]uint64, arch.FrameSize/8)
 	if c.shadow, err = arch.NewFrame(bytesOf(shadow)); err != nil {
 		return err
@@ -401,7 +408,7 @@ func (m *machine) SetVectors(cpu int, registers []byte) error {
 func (m *machine) Events(int, uint8) uint64 { return 0 }
 
 // errNone is the answer to what a guest cannot do.
-var errNone = errors.New("kmod: only the hypervisor can do this, and a guest runs on it")
+var errNone = fmt.Errorf("kmod: only the hypervisor can do this, and a guest runs on it: %w", errors.ErrUnsupported)
 
 // Counter implements arch.Machine.
 func (m *machine) Counter(int, string) (uint64, error) { return 0, errNone }

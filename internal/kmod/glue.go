@@ -11,6 +11,8 @@ type Glue struct {
 	// Set and Get are functions of the parameter call, Keep of the parameter memory; Put
 	// is one to be called. The package comment says what they do.
 	Set, Get, Put, Keep int
+	// Die is the function for Probe.Illegal, where there is one.
+	Die int
 }
 
 // CopyGlue returns the glue for the machine that runs, taken from the program that runs.
@@ -22,10 +24,14 @@ func CopyGlue() (Glue, error) {
 	if begin == 0 {
 		return g, errors.New("kmod: no glue for the machine that this program was built for")
 	}
-	for _, e := range []struct {
+	all := []struct {
 		at     unsafe.Pointer
 		offset *int
-	}{{entries.set, &g.Set}, {entries.get, &g.Get}, {entries.put, &g.Put}, {entries.keep, &g.Keep}} {
+	}{{entries.set, &g.Set}, {entries.get, &g.Get}, {entries.put, &g.Put}, {entries.keep, &g.Keep}, {die, &g.Die}}
+	if die == nil {
+		all = all[:len(all)-1]
+	}
+	for _, e := range all {
 		if at := uintptr(e.at); at < begin || at >= end {
 			return g, errors.New("kmod: the glue is not in one piece in this program; build it with Go's own linker and without -randlayout")
 		}

@@ -59,6 +59,34 @@ TEXT ·keep(SB), NOSPLIT|NOFRAME, $0-0
 	MOVV R0, R4
 	RET
 
+// dying(block R4, what R5, args R6) has the kernel go on elsewhere after an instruction that the
+// machine does not have, if it is one of those in the block.
+TEXT ·dying(SB), NOSPLIT|NOFRAME, $0-0
+	MOVV R4, R7
+	MOVV $const_dieNone, R4
+	MOVV $const_dieIllegal, R8
+	BNE  R5, R8, notOurs
+	MOVV const_dieRegisters(R6), R6
+	MOVV const_dieAddress(R6), R5
+	MOVV const_dieGuardCount(R7), R8
+	ADDV $const_dieGuardPairs, R7
+
+nextPair:
+	BEQ  R8, R0, notOurs
+	MOVV (R7), R9
+	BEQ  R9, R5, ours
+	ADDV $const_dieGuardPair, R7
+	ADDV $-1, R8
+	JMP  nextPair
+
+ours:
+	MOVV 8(R7), R9
+	MOVV R9, const_dieAddress(R6)
+	MOVV $const_dieTakenCare, R4
+
+notOurs:
+	RET
+
 // The end of what is copied.
 TEXT ·end(SB), NOSPLIT|NOFRAME, $0-0
 	BREAK
@@ -69,3 +97,6 @@ DATA ·entries+16(SB)/8, $·put(SB)
 DATA ·entries+24(SB)/8, $·keep(SB)
 DATA ·entries+32(SB)/8, $·end(SB)
 GLOBL ·entries(SB), RODATA|NOPTR, $40
+
+DATA ·die+0(SB)/8, $·dying(SB)
+GLOBL ·die(SB), RODATA|NOPTR, $8

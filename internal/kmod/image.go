@@ -153,6 +153,20 @@ func Image(s Spec) ([]byte, error) {
 
 	control := make([]byte, controlSize)
 	l.order.PutUint64(control[controlCount:], controlSize/8)
+	controlRelocs := []reloc{
+		to(controlSelf, sectionControl, 0), to(controlRun, sectionText, s.Probe.Run),
+		to(controlPut, sectionText, glueAt+s.Glue.Put), to(controlFrame, sectionFrame, 0),
+		to(controlFrom, sectionControl, 0),
+	}
+	if n := len(s.Probe.Illegal); n > 0 {
+		control = append(control, make([]byte, guardPairs+n*guardPair)...)
+		l.order.PutUint64(control[controlSize+guardCount:], uint64(n))
+		controlRelocs = append(controlRelocs, to(controlSize+guardCall, sectionText, glueAt+s.Glue.Die))
+		for i, f := range s.Probe.Illegal {
+			at := controlSize + guardPairs + i*guardPair
+			controlRelocs = append(controlRelocs, to(at, sectionText, f.At), to(at+8, sectionText, f.Resume))
+		}
+	}
 
 	module := make([]byte, s.Kernel.Size)
 	copy(module[moduleName:], s.Name)
@@ -172,14 +186,10 @@ func Image(s Spec) ([]byte, error) {
 			to(opsCall+opsSet, sectionText, glueAt+s.Glue.Set), to(opsCall+opsGet, sectionText, glueAt+s.Glue.Get),
 			to(opsMemory+opsSet, sectionText, glueAt+s.Glue.Keep),
 		}},
-		sectionControl: {name: ".data", kind: elf.SHT_PROGBITS, flags: data, align: 8, data: control, relocs: []reloc{
-			to(controlSelf, sectionControl, 0), to(controlRun, sectionText, s.Probe.Run),
-			to(controlPut, sectionText, glueAt+s.Glue.Put), to(controlFrame, sectionFrame, 0),
-			to(controlFrom, sectionControl, 0),
-		}},
-		sectionFrame:  {name: ".bss", kind: elf.SHT_NOBITS, flags: data, align: 4096, size: arch.FrameSize},
-		sectionInfo:   {name: ".modinfo", kind: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC, align: 1, data: info(s)},
-		sectionModule: {name: ".gnu.linkonce.this_module", kind: elf.SHT_PROGBITS, flags: data, align: s.Kernel.Align, data: module},
+		sectionControl: {name: ".data", kind: elf.SHT_PROGBITS, flags: data, align: 8, data: control, relocs: controlRelocs},
+		sectionFrame:   {name: ".bss", kind: elf.SHT_NOBITS, flags: data, align: 4096, size: arch.FrameSize},
+		sectionInfo:    {name: ".modinfo", kind: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC, align: 1, data: info(s)},
+		sectionModule:  {name: ".gnu.linkonce.this_module", kind: elf.SHT_PROGBITS, flags: data, align: s.Kernel.Align, data: module},
 	}
 	exceptions := &sections[sectionExceptions]
 	for _, f := range s.Probe.Fixups {

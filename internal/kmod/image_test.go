@@ -224,3 +224,34 @@ func TestNumbers(t *testing.T) {
 	assert.Equal(t, 4096, callWords+maxWrite, "a page can be written whole")
 	assert.Zero(t, maxRead%8+maxWrite%8)
 }
+
+// A probe with instructions that the machine may not have brings a block for the kernel to be told
+// of, behind the control block, which stays as it is.
+func TestImageWithGuard(t *testing.T) {
+	plain, s := spec("loong64"), spec("loong64")
+	s.Probe.Illegal = []Fixup{{20, 88}, {24, 92}}
+	s.Glue.Die = 52
+	open := func(s Spec) *elf.File {
+		file, err := Image(s)
+		require.NoError(t, err)
+		f, err := elf.NewFile(bytes.NewReader(file))
+		require.NoError(t, err)
+		return f
+	}
+	without, with := open(plain), open(s)
+	want, err := without.Section(".data").Data()
+	require.NoError(t, err)
+	got, err := with.Section(".data").Data()
+	require.NoError(t, err)
+	require.Len(t, got, controlSize+guardPairs+2*guardPair)
+	assert.Equal(t, want, got[:controlSize], "the control block")
+	assert.Equal(t, uint64(2), with.ByteOrder.Uint64(got[controlSize+guardCount:]), "pairs")
+
+	const glue = 128
+	relocs := relocations(t, without, ".data")
+	relocs[controlSize+guardCall] = target(fmt.Sprintf("R_LARCH_64 .text+%#x", glue+52))
+	for i, offset := range []int{20, 88, 24, 92} {
+		relocs[uint64(controlSize+guardPairs+8*i)] = target(fmt.Sprintf("R_LARCH_64 .text+%#x", offset))
+	}
+	assert.Equal(t, relocs, relocations(t, with, ".data"))
+}

@@ -12,6 +12,11 @@
 // instructions of glue, glue_$GOARCH.s. It has no function that runs when it is loaded or
 // unloaded, changes nothing in the kernel, and can be unloaded whenever it is idle.
 //
+// LoongArch looks up no table for an instruction that the machine does not have. There, a probe's
+// list of those is in a block that the kernel is told of while a module is in use
+// ([Module.Guard]), by the function that is for those who want to know of its deaths before it dies
+// (kernel/notifier.c, register_die_notifier).
+//
 // # The channel
 //
 // A module parameter may bring its own functions to be written and read by (include/linux/
@@ -55,6 +60,9 @@ type Probe struct {
 	// convention, with the address of a frame and 0, or 1 to go on after an Exit.
 	Run    int
 	Fixups []Fixup
+	// Illegal is for instructions that the machine may not have, where the kernel does not look
+	// for them in its table.
+	Illegal []Fixup
 }
 
 // Fixup is the offset of an instruction that may fault, and where to go on then. On
@@ -102,6 +110,15 @@ const (
 	controlFrom              // what a read reads: the address
 	controlCount             // and the number of words, 1 or more
 	controlSize
+)
+
+// The block that the kernel is told of for Probe.Illegal, after the control block: offsets in bytes.
+// It begins with a struct notifier_block (include/linux/notifier.h).
+const (
+	guardCall  = 0  // the function to call
+	guardCount = 24 // of pairs
+	guardPairs = 32 // of addresses: of an instruction, and of where to go on
+	guardPair  = 16
 )
 
 // What is written to the parameter: offsets in bytes.

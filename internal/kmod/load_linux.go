@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -23,6 +24,7 @@ type Module struct {
 
 	control, put uint64
 	file         int
+	guarded      bool // the kernel was told of the guard
 
 	mu    sync.Mutex // one at a time: what is read was asked for by a write
 	from  uint64     // what the control block has
@@ -171,9 +173,57 @@ func (m *Module) read(n int) ([]byte, error) {
 	return block[:n], nil
 }
 
+// Guard has the kernel go on after instructions that the machine does not have, those of
+// Probe.Illegal, which there must be. It lasts until the module is unloaded.
+func (m *Module) Guard() error {
+	if err := m.notifier("register_die_notifier"); err != nil {
+		return err
+	}
+	m.guarded = true
+	return nil
+}
+
+// notifier calls a function of the kernel with the guard.
+func (m *Module) notifier(function string) error {
+	address, err := functionAt(function)
+	if err != nil {
+		return err
+	}
+	status, err := m.Call(address, m.control+controlSize)
+	if err == nil && int32(status) != 0 {
+		err = fmt.Errorf("kmod: the kernel's %s gives %d", function, int32(status))
+	}
+	return err
+}
+
+// functionAt is the address of a function of the kernel.
+func functionAt(name string) (uint64, error) {
+	const file = "/proc/kallsyms"
+	all, err := os.ReadFile(file)
+	if err != nil {
+		return 0, fmt.Errorf("kmod: where the kernel's %s is: %w; is /proc mounted?", name, err)
+	}
+	for line := range strings.Lines(string(all)) {
+		if f := strings.Fields(line); len(f) == 3 && f[2] == name {
+			address, err := strconv.ParseUint(f[0], 16, 64)
+			if err != nil || address == 0 {
+				return 0, fmt.Errorf("kmod: %s does not tell where the kernel's %s is: %q; set /proc/sys/kernel/kptr_restrict to 0", file, name, strings.TrimSpace(line))
+			}
+			return address, nil
+		}
+	}
+	return 0, fmt.Errorf("kmod: %s has no %s; the kernel is built without its symbols", file, name)
+}
+
 // Unload unloads the module. It must be idle.
 func (m *Module) Unload() error {
 	var closed error
+	if m.guarded {
+		if err := m.notifier("unregister_die_notifier"); err != nil {
+			return err // the kernel still calls into it
+		}
+		m.guarded = false
+	}
 	if m.file >= 0 {
 		closed = unix.Close(m.file)
 		m.file = -1

@@ -1,7 +1,6 @@
 package probetest
 
 import (
-	"bytes"
 	"debug/elf"
 	"fmt"
 	"os"
@@ -45,8 +44,13 @@ type Code struct {
 	Run   int
 	// Entries are the places of all functions in the probe, by name.
 	Entries map[string]int
-	Fixups  []struct{ At, Resume int }
+	Fixups  []Fixup
+	// Illegal are those for instructions that a machine may not have, in a probe with any.
+	Illegal []Fixup
 }
+
+// Fixup is where an instruction may fault, and where to go on then.
+type Fixup struct{ At, Resume int }
 
 // Find returns the probe in a program that Build built.
 func Find(file, goarch string) (*Code, error) {
@@ -84,9 +88,21 @@ func Find(file, goarch string) (*Code, error) {
 	if err != nil {
 		return nil, err
 	}
-	table, err := symbol("fixups")
-	if err != nil {
-		return nil, err
+	pairs := func(name string) ([]Fixup, error) {
+		table, err := symbol(name)
+		if err != nil {
+			return nil, err
+		}
+		words, err := read(table, table.Size)
+		if err != nil {
+			return nil, fmt.Errorf("%s: the probe's %s: %w", file, name, err)
+		}
+		var out []Fixup
+		for ; len(words) >= 16; words = words[16:] {
+			at, resume := f.ByteOrder.Uint64(words), f.ByteOrder.Uint64(words[8:])
+			out = append(out, Fixup{int(at - run.Value), int(resume - run.Value)})
+		}
+		return out, nil
 	}
 	c := &Code{}
 	if c.Bytes, err = read(run, end.Value-run.Value); err != nil {
@@ -98,17 +114,13 @@ func Find(file, goarch string) (*Code, error) {
 			c.Entries[name] = int(x.Value - run.Value)
 		}
 	}
-	words, err := read(table, table.Size)
-	if err != nil {
-		return nil, fmt.Errorf("%s: the probe's fixups: %w", file, err)
+	if c.Fixups, err = pairs("fixups"); err != nil {
+		return nil, err
 	}
-	for r := bytes.NewReader(words); r.Len() > 0; {
-		var pair [16]byte
-		if _, err := r.Read(pair[:]); err != nil {
-			return nil, fmt.Errorf("%s: the probe's fixups: %w", file, err)
+	if _, err := symbol("illegals"); err == nil {
+		if c.Illegal, err = pairs("illegals"); err != nil {
+			return nil, err
 		}
-		at, resume := f.ByteOrder.Uint64(pair[:]), f.ByteOrder.Uint64(pair[8:])
-		c.Fixups = append(c.Fixups, struct{ At, Resume int }{int(at - run.Value), int(resume - run.Value)})
 	}
 	return c, nil
 }
