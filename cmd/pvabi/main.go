@@ -24,6 +24,7 @@ const usage = `usage: pvabi COMMAND [flags] [arguments]
   run       boot, check, report
   spec      print what the ABI says, with its sources
   diff      compare two results.json
+  report    make one page, or a summary, of the results of many runs
   drift     hold a kernel tree's headers, or a built kernel's types, against the ABI
 
 pvabi COMMAND -h lists a command's flags.
@@ -43,6 +44,7 @@ var commands = map[string]command{
 	"spec":    spec,
 	"diff":    diff,
 	"drift":   driftCommand,
+	"report":  reportCommand,
 }
 
 func main() {

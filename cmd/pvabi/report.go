@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"pvabi/conformance"
+	"pvabi/internal/page"
+)
+
+func reportCommand(_ context.Context, args []string, stdout, stderr io.Writer) (int, error) {
+	fs := flags("report", "DIR|FILE...", "Makes one report of the results in folders, or of results.json files: of one machine, or of many. "+
+		"The exit status is what the runs' would have been.", stderr)
+	html := fs.String("html", "", "`file` for a self-contained page; - is standard output")
+	markdown := fs.String("markdown", "", "`file` for a summary in Markdown; - is standard output")
+	if err := parse(fs, args); err != nil {
+		return 0, err
+	}
+	if fs.NArg() == 0 {
+		fs.Usage()
+		return 0, errUsage
+	}
+	if *html == "" && *markdown == "" {
+		return 0, errors.New("no form of the report is asked for; give -html FILE, -markdown FILE or both")
+	}
+	var runs []page.Named
+	all := new(conformance.Report)
+	for _, path := range fs.Args() {
+		file := path
+		if info, err := os.Stat(path); err != nil {
+			return 0, err
+		} else if info.IsDir() {
+			file = filepath.Join(path, results)
+		}
+		r, err := readReport(file)
+		if err != nil {
+			return 0, err
+		}
+		for _, run := range r.Runs {
+			n := page.Named{Run: run}
+			if fs.NArg() > 1 {
+				n.From = filepath.Base(filepath.Clean(path))
+			}
+			runs = append(runs, n)
+		}
+		all.Runs = append(all.Runs, r.Runs...)
+	}
+	for _, form := range []struct {
+		file  string
+		write func(io.Writer, []page.Named) error
+	}{{*html, page.HTML}, {*markdown, page.Markdown}} {
+		if err := writeTo(form.file, stdout, func(w io.Writer) error { return form.write(w, runs) }); err != nil {
+			return 0, err
+		}
+	}
+	return all.ExitStatus(false, false), nil
+}
+
+// writeTo has a file written whole or not at all; - is standard output and no name is
+// nothing to do.
+func writeTo(name string, stdout io.Writer, write func(io.Writer) error) (err error) {
+	switch name {
+	case "":
+		return nil
+	case "-":
+		return write(stdout)
+	}
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
+	if err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	if err := errors.Join(write(f), f.Chmod(0o644), f.Close()); err != nil {
+		return fmt.Errorf("write the report: %w", errors.Join(err, os.Remove(f.Name())))
+	}
+	return os.Rename(f.Name(), name)
+}
