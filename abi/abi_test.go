@@ -256,6 +256,7 @@ func TestSchedulingOfPlatforms(t *testing.T) {
 		{LoongArch(), true, false, "kvm_steal_time.preempted", 1},
 		{PowerPCPAPR(), true, true, "lppaca.yield_count", 1},
 		{S390(), false, false, "", 0},
+		{X86Xen(), true, true, "vcpu_runstate_info.state", 0xffffffff},
 	} {
 		t.Run(c.p.Name, func(t *testing.T) {
 			assert.Equal(t, c.kick, c.p.HasCall(c.p.Scheduling.Kick), "the kick is a call")
