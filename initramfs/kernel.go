@@ -62,21 +62,27 @@ func CheckKernel(name, goarch string) (KernelInfo, error) {
 }
 
 func readKernel(name string) ([]byte, error) {
+	return readBootable(name, "kernel", maxKernel, ErrKernel)
+}
+
+// readBootable reads a file that is to be booted: a kernel, or Xen. What cannot be one wraps
+// unusable.
+func readBootable(name, what string, limit int64, unusable error) ([]byte, error) {
 	s, err := os.Stat(name)
 	if err != nil {
-		return nil, fmt.Errorf("read the kernel: %w", err)
+		return nil, fmt.Errorf("read the %s: %w", what, err)
 	}
 	switch {
 	case !s.Mode().IsRegular():
-		return nil, fmt.Errorf("%w: %s is no regular file", ErrKernel, name)
+		return nil, fmt.Errorf("%w: %s is no regular file", unusable, name)
 	case s.Size() == 0:
-		return nil, fmt.Errorf("%w: %s is empty", ErrKernel, name)
-	case s.Size() > maxKernel:
-		return nil, fmt.Errorf("%w: %s has %d bytes, more than any kernel", ErrKernel, name, s.Size())
+		return nil, fmt.Errorf("%w: %s is empty", unusable, name)
+	case s.Size() > limit:
+		return nil, fmt.Errorf("%w: %s has %d bytes, more than any %s", unusable, name, s.Size(), what)
 	}
 	content, err := os.ReadFile(name)
 	if err != nil {
-		return nil, fmt.Errorf("read the kernel: %w", err)
+		return nil, fmt.Errorf("read the %s: %w", what, err)
 	}
 	return content, nil
 }
@@ -379,28 +385,28 @@ func unpackBzImage(content []byte) ([]byte, error) {
 		if p.Type != elf.PT_NOTE || p.Off > uint64(len(kernel)) || p.Filesz > uint64(len(kernel))-p.Off {
 			continue
 		}
-		if hasNote(kernel[p.Off:p.Off+p.Filesz], f.ByteOrder, "Xen\x00", xenPhys32Entry) {
+		if _, ok := note(kernel[p.Off:p.Off+p.Filesz], f.ByteOrder, "Xen\x00", xenPhys32Entry); ok {
 			return kernel, nil
 		}
 	}
 	return nil, errors.New("it was built without CONFIG_PVH")
 }
 
-// hasNote tells whether a segment of ELF notes has one of an owner and type. A
+// note finds, in a segment of ELF notes, the content of the first one of an owner and type. A
 // note is three words (length of the owner's name, length of the content,
 // type), then name and content, each padded to four bytes.
-func hasNote(notes []byte, order binary.ByteOrder, owner string, kind uint32) bool {
+func note(notes []byte, order binary.ByteOrder, owner string, kind uint32) (content []byte, ok bool) {
 	pad := func(n uint32) uint64 { return (uint64(n) + 3) &^ 3 }
 	for len(notes) >= 12 {
 		name, content, k := order.Uint32(notes), order.Uint32(notes[4:]), order.Uint32(notes[8:])
-		next := 12 + pad(name) + pad(content)
-		if next > uint64(len(notes)) {
-			return false
+		begin := 12 + pad(name)
+		if begin+pad(content) > uint64(len(notes)) {
+			return nil, false
 		}
 		if k == kind && string(notes[12:12+uint64(name)]) == owner {
-			return true
+			return notes[begin : begin+uint64(content)], true
 		}
-		notes = notes[next:]
+		notes = notes[begin+pad(content):]
 	}
-	return false
+	return nil, false
 }

@@ -231,9 +231,9 @@ func FuzzInspectKernel(f *testing.F) {
 	})
 }
 
-func FuzzHasNote(f *testing.F) {
+func FuzzNote(f *testing.F) {
 	f.Add([]byte(xenNote))
 	f.Fuzz(func(t *testing.T, notes []byte) {
-		hasNote(notes, binary.LittleEndian, "Xen\x00", xenPhys32Entry)
+		note(notes, binary.LittleEndian, "Xen\x00", xenPhys32Entry)
 	})
 }

@@ -87,6 +87,24 @@ func TestDebianKernels(t *testing.T) {
 	}
 }
 
+func TestDebianXen(t *testing.T) {
+	s := openReal(t)
+	for _, spec := range []XenSpec{{GOARCH: "amd64"}, {GOARCH: "amd64", Suite: "bookworm", Version: "4.17"}} {
+		t.Run(spec.GOARCH+spec.Suite, func(t *testing.T) {
+			x, err := s.Xen(t.Context(), spec)
+			require.NoError(t, err)
+			t.Log(x.Version)
+			assert.True(t, strings.HasPrefix(x.Version, x.Release+"."), "release %s of version %s", x.Release, x.Version)
+			file, err := os.ReadFile(x.Path)
+			require.NoError(t, err)
+			assert.Equal(t, "\x1f\x8b", string(file[:2]), "compressed by gzip")
+			again, err := s.Xen(t.Context(), spec)
+			require.NoError(t, err)
+			assert.Equal(t, x, again)
+		})
+	}
+}
+
 func TestDebianQEMU(t *testing.T) {
 	s := openReal(t)
 	for _, goarch := range []string{"amd64", "ppc64le", "s390x", "loong64"} {

@@ -1,5 +1,5 @@
 // Package store keeps what a virtual machine boots from: kernels with their
-// modules, QEMU, firmware. It takes them out of Debian's archive once and has
+// modules, QEMU, firmware, Xen. It takes them out of Debian's archive once and has
 // them ready from then on, without root and without the network.
 //
 // # The archive
