@@ -58,8 +58,22 @@ type Identity struct {
 	CPUs    int    `json:"cpus"`    // online
 	// Hypervisor is the signature of the hypervisor below the guest, where
 	// the platform has one.
-	Hypervisor  string `json:"hypervisor,omitempty"`
-	CommandLine string `json:"command_line"`
+	Hypervisor string `json:"hypervisor,omitempty"`
+	// Xen is the Xen below the guest; nil where that is none.
+	Xen         *XenIdentity `json:"xen,omitempty"`
+	CommandLine string       `json:"command_line"`
+}
+
+// XenIdentity is a Xen as it shows itself to a guest, and what the guest is to it.
+type XenIdentity struct {
+	Version string `json:"version"` // "4.20.5-pre"
+	// BuildID tells its build from all others, in lower-case hexadecimal. It is empty where
+	// there is none.
+	BuildID string `json:"build_id,omitempty"`
+	// GuestType is "PV", "PVH" or "HVM".
+	GuestType string `json:"guest_type"`
+	// Dom0 says that the guest is the one that has the machine's devices.
+	Dom0 bool `json:"dom0"`
 }
 
 // Event is one message from the agent to whoever runs it. Exactly one of its

@@ -227,8 +227,11 @@ func do(ctx context.Context, sys system, job Job, suites map[string]Suite, emit 
 		send(conformance.Event{Unreached: reason})
 		return
 	}
-	// What a kernel's modules do is the kernel's doing.
+	// What a kernel's modules do is the kernel's doing, what a Xen does is Xen's.
 	loaded.Implementer = cmp.Or(job.Implementer, id.Release)
+	if id.Xen != nil {
+		loaded.Implementer = id.Xen.Version
+	}
 	send(conformance.Event{Loaded: &loaded})
 	if err := suite(ctx, job, send); err != nil {
 		send(conformance.Event{Fatal: err.Error()})

@@ -199,6 +199,11 @@ func (linux) identity() (conformance.Identity, error) {
 		return id, err
 	}
 	id.CommandLine = strings.TrimSpace(string(line))
+	if id.Hypervisor == "xen" {
+		if id.Xen, err = xenIdentity(os.DirFS("/sys/hypervisor")); err != nil {
+			return id, err
+		}
+	}
 	online, err := os.ReadFile("/sys/devices/system/cpu/online")
 	if err != nil {
 		return id, err

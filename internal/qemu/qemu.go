@@ -61,6 +61,8 @@ type Config struct {
 	// Kernel and Initramfs are files. Release is what uname -r prints in the
 	// guest, empty if that is not known beforehand.
 	Kernel, Initramfs, Release string
+	// Xen, where set, is what the guest is booted on; the Board is then XenBoard.
+	Xen *Xen
 	// Append is added to the kernel's command line, Args to QEMU's.
 	Append, Args []string
 	// Console is the file that keeps the guest's console. It is overwritten.
@@ -150,12 +152,19 @@ func (c *Config) check() error {
 	if c.CPUs < 1 {
 		return fmt.Errorf("a guest with %d CPUs", c.CPUs)
 	}
-	for what, name := range map[string]string{"kernel": c.Kernel, "initramfs": c.Initramfs} {
+	files := map[string]string{"kernel": c.Kernel, "initramfs": c.Initramfs}
+	if c.Xen != nil {
+		files["Xen"] = c.Xen.File
+	}
+	for what, name := range files {
 		if s, err := os.Stat(name); err != nil {
 			return fmt.Errorf("boot the %s: %w", what, err)
 		} else if !s.Mode().IsRegular() {
 			return fmt.Errorf("boot the %s: %s is no regular file", what, name)
 		}
+	}
+	if err := c.checkModules(); err != nil {
+		return err
 	}
 	if c.Threads == "" {
 		c.Threads = OneThread
@@ -308,12 +317,13 @@ func (g *guest) run(ctx context.Context, stderr io.WriteCloser) error {
 	defer writer.Close()
 	events := make(chan conformance.Event)
 	var channelErr error // valid once done has a value
+	kernel, line, modules := c.boots()
 	options, err := vmtest.OptionsFor(vmtest.Arch(c.Board.GOARCH),
 		guardFn(c, writer),
 		vmtest.ArbitraryArgs(c.args()...),
-		vmtest.WithKernel(c.Kernel),
-		vmtest.WithInitramfs(c.Initramfs),
-		vmtest.WithAppendKernel(c.append()...),
+		vmtest.WithKernel(kernel),
+		vmtest.WithInitramfs(modules),
+		vmtest.WithAppendKernel(line...),
 		vmtest.WithSerialOutput(stderr),
 		channel(c.Board.Channel != "", events, &channelErr),
 	)
@@ -531,6 +541,9 @@ func (g *guest) identify(id conformance.Identity) error {
 			return fmt.Errorf("%w: its %s is %s, want %s", ErrIdentity, x.what, x.got, x.want)
 		}
 	}
+	if c.Xen != nil {
+		return c.Xen.identify(id.Xen)
+	}
 	return nil
 }
 
@@ -574,6 +587,9 @@ func explain(err error, console, stderr string) error {
 	if _, panicked, ok := strings.Cut(console, "Kernel panic - not syncing: "); ok {
 		why, _, _ := strings.Cut(panicked, "\n")
 		return fmt.Errorf("%w: %s", ErrPanic, strings.TrimSpace(why))
+	}
+	if why, ok := xenSays(console); ok {
+		return fmt.Errorf("%w: %s", ErrPanic, why)
 	}
 	if _, failed, ok := strings.Cut(console, agent.Failed+" "); ok && errors.Is(err, ErrIncomplete) {
 		why, _, _ := strings.Cut(failed, "\n")
