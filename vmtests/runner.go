@@ -26,6 +26,8 @@ type Runner struct {
 	// Kernel, Modules and QEMU are files and a folder of the user's that replace
 	// those of the store. A Kernel without Modules is booted without any.
 	Kernel, Modules, QEMU string
+	// Xen is a file of the user's that replaces the store's in targets that take it.
+	Xen string
 	// KernelSuite, KernelVersion, QEMUSuite and QEMUVersion choose among what
 	// Debian has; empty for the store's defaults.
 	KernelSuite, KernelVersion string
@@ -194,6 +196,9 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 	if err != nil {
 		return err
 	}
+	if g.Xen != nil {
+		board = qemu.XenBoard
+	}
 	if g.Memory != 0 {
 		board.Memory = g.Memory
 	}
@@ -226,6 +231,12 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 		board.Firmware = f.Path
 		o.run.Guest.Other = append(o.run.Guest.Other, conformance.Artefact{Path: f.Path, SHA256: f.SHA256})
 	}
+	var xen *qemu.Xen
+	if g.Xen != nil {
+		if xen, err = r.xen(ctx, g, temp, o); err != nil {
+			return roomy(err)
+		}
+	}
 	o.run.Guest.Kernel = kernel.artefact
 	o.run.Guest.Image = conformance.Artefact{Version: "built for this run", SHA256: image.SHA256, Size: image.Size}
 	o.run.QEMU.Artefact = program(emulator)
@@ -243,7 +254,7 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 	report, err := qemu.Run(ctx, qemu.Config{
 		QEMU: emulator.Command, Env: emulator.Env, Board: board,
 		CPUs: g.CPUs, Threads: threads,
-		Kernel: boot, Initramfs: image.Path, Release: kernel.release,
+		Kernel: boot, Initramfs: image.Path, Release: kernel.release, Xen: xen,
 		Append:  append(job.Words(), g.Append...),
 		Console: t.Console(r.Output),
 	}, o.event)
@@ -300,7 +311,7 @@ func (r *Runner) kernel(ctx context.Context, g *Guest, o *outcome) (bootable, er
 	if err != nil {
 		return bootable{}, err
 	}
-	k, err := s.Kernel(ctx, store.KernelSpec{GOARCH: g.GOARCH, Suite: r.KernelSuite, Version: r.KernelVersion})
+	k, err := s.Kernel(ctx, store.KernelSpec{GOARCH: g.GOARCH, Flavour: g.Flavour, Suite: r.KernelSuite, Version: r.KernelVersion})
 	if err != nil {
 		return bootable{}, fmt.Errorf("a kernel: %w", err)
 	}
@@ -359,7 +370,15 @@ func (r *Runner) Fetch(ctx context.Context, t Target) ([]conformance.Artefact, e
 	if err != nil {
 		return nil, err
 	}
-	return []conformance.Artefact{k.artefact, program(q)}, nil
+	artefacts := []conformance.Artefact{k.artefact, program(q)}
+	if t.Guest.Xen != nil {
+		x, _, err := r.hypervisor(ctx, t.Guest)
+		if err != nil {
+			return nil, err
+		}
+		artefacts = append(artefacts, x)
+	}
+	return artefacts, nil
 }
 
 // program is a QEMU as an artefact.

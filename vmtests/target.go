@@ -50,6 +50,10 @@ const implementedByQEMU = "QEMU"
 type Guest struct {
 	GOARCH string
 	CPUs   int
+	// Xen is what the guest boots on; nil for the bare machine.
+	Xen *Xen
+	// Flavour is that of Debian's kernels; empty for the store's default.
+	Flavour string
 	// Threads of QEMU that the CPUs run on.
 	Threads qemu.Threads
 	// Memory is in MiB; 0 leaves it to the board.

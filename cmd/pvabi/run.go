@@ -54,6 +54,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 	fs.StringVar(&r.Kernel, "kernel", "", "boot this kernel `file`")
 	fs.StringVar(&r.Modules, "modules", "", "load modules out of this `folder`, lib/modules/RELEASE of the kernel")
 	fs.StringVar(&r.QEMU, "qemu", "", "run this QEMU `file`")
+	fs.StringVar(&r.Xen, "xen", "", "boot on this Xen `file`, such as xen/xen.gz of an own build")
 	artefactFlags(fs, r)
 	threads := fs.String("threads", "", "emulate CPUs on a `single` thread or on multi, one for each (default: the target's choice)")
 	output := fs.String("o", "results", "write results.json and the guests' consoles to this `folder`")
@@ -81,6 +82,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 	}
 	if (r.Kernel != "" || r.Modules != "" || r.QEMU != "") && !oneArchitecture(targets) {
 		return 0, errors.New("-kernel, -modules and -qemu are for guests of one architecture; name the targets to run")
+	}
+	if i := slices.IndexFunc(targets, func(t vmtests.Target) bool { return !t.TakesXen() }); r.Xen != "" && i >= 0 {
+		return 0, fmt.Errorf("-xen is not for target %s; name targets that boot on any Xen", targets[i].Name)
 	}
 	r.Store = opened(cache, nil, os.Stderr)
 	r.Output = *output
