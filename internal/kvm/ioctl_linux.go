@@ -38,6 +38,7 @@ type Capability uint32
 const (
 	CapIRQXICS          Capability = 92
 	CapPPCPAPR          Capability = 68
+	CapPPCEnableHcall   Capability = 104
 	CapSplitIRQChip     Capability = 121
 	CapX2APICAPI        Capability = 129
 	CapImmediateExit    Capability = 136

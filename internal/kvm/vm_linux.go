@@ -17,6 +17,7 @@ import (
 type System struct {
 	fd       int
 	mmapSize int
+	held     int // the file of the machine that is held open
 }
 
 var (
@@ -67,8 +68,7 @@ func (s *System) check() error {
 	if n, err := s.Check(CapImmediateExit); err != nil || n == 0 {
 		return errors.Join(errors.New("kvm: no KVM_CAP_IMMEDIATE_EXIT; Linux has it since 4.13"), err)
 	}
-	// Held open by the kernel's own table of files, never closed.
-	if _, err = control(s.fd, createVM, vmType); err != nil {
+	if s.held, err = control(s.fd, createVM, vmType); err != nil {
 		return fmt.Errorf("kvm: KVM_CREATE_VM: %w: %s", err, noVM)
 	}
 	return nil

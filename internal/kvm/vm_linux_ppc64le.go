@@ -1,6 +1,11 @@
 package kvm
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
 
 // vmType is KVM_VM_PPC_HV, the argument of KVM_CREATE_VM: not the other KVM of PowerPC, which
 // runs guests in problem state. What to do where a system has no KVM, or none that can make a
@@ -42,4 +47,21 @@ func (v *VM) setUpArch() error {
 		v.devices = append(v.devices, int(d.FD))
 	}
 	return nil
+}
+
+// Answers tells whether KVM itself can answer the call of PAPR with that number, by its own
+// account: it refuses to be told to with EINVAL where it cannot (KVM_CAP_PPC_ENABLE_HCALL, api.rst
+// 7.1). Calls that it does not answer are an ExitPAPR.
+func (s *System) Answers(number uint64) (bool, error) {
+	switch n, err := s.Check(CapPPCEnableHcall); {
+	case err != nil:
+		return false, err
+	case n == 0:
+		return false, errors.New("kvm: no KVM_CAP_PPC_ENABLE_HCALL; Linux has it since 3.17")
+	}
+	err := enable(s.held, CapPPCEnableHcall, "KVM_CAP_PPC_ENABLE_HCALL", number, 1)
+	if errors.Is(err, unix.EINVAL) {
+		return false, nil
+	}
+	return err == nil, err
 }
