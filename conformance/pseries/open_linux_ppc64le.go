@@ -10,13 +10,12 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"pvabi/abi"
 	"pvabi/arch"
 	"pvabi/arch/ppc64le"
 	"pvabi/conformance/kmod"
 	"pvabi/conformance/microvm"
+	"pvabi/internal/membarrier"
 )
 
 // far is what the decrementer begins at in a program that waits, in ticks of the time base, of
@@ -59,8 +58,8 @@ func Open(c microvm.Config) (microvm.Machine, error) {
 	m := &machine{Machine: inner}
 	// Asking for barriers waits until every CPU was once seen outside of the kernel, for
 	// ever if one is in a program.
-	if err := membarrier(register); err != nil {
-		return nil, errors.Join(err, m.Close())
+	if err := membarrier.Register(); err != nil {
+		return nil, errors.Join(fmt.Errorf("pseries: %w", err), m.Close())
 	}
 	if err := m.find(max(c.CPUs, 1)); err != nil {
 		return nil, errors.Join(err, m.Close())
@@ -364,22 +363,13 @@ func (m *machine) load(i int, address uint64) (uint64, error) {
 	return r.Value, nil
 }
 
-// What membarrier(2) is asked for (include/uapi/linux/membarrier.h).
-const (
-	expedited = 1 << 3
-	register  = 1 << 4
-)
-
-func membarrier(command uintptr) error {
-	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, command, 0, 0); errno != 0 {
-		return fmt.Errorf("pseries: interrupt other CPUs by membarrier, command %d: %w", command, errno)
+// Interrupt implements Machine.
+func (m *machine) Interrupt() error {
+	if err := membarrier.Interrupt(); err != nil {
+		return fmt.Errorf("pseries: %w", err)
 	}
 	return nil
 }
-
-// Interrupt implements Machine: a barrier of memory for all threads of this process is, for
-// those that run, an interrupt (kernel/sched/membarrier.c, membarrier_private_expedited).
-func (m *machine) Interrupt() error { return membarrier(expedited) }
 
 // prods is how often a CPU that is to be reset is prodded out of its waits.
 const prods = 100
