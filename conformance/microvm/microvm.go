@@ -55,6 +55,14 @@ type Caller interface {
 	CallIn(ctx context.Context, mode Mode, cpu int, o arch.Op) (arch.Result, error)
 }
 
+// Rouser is a Machine, on PowerPC, that can end a wait without the guest's or the host's doing.
+type Rouser interface {
+	// Rouse has a CPU that runs leave its guest for a moment. KVM-HV takes it back to work
+	// after the call by which it waited, if it did (Linux 7.2, arch/powerpc/kvm/book3s_hv.c,
+	// kvmhv_run_single_vcpu), and keeps nothing of that, as it would of a kick.
+	Rouse(cpu int) error
+}
+
 // IRQChip says where the interrupt controllers are emulated.
 type IRQChip int
 

@@ -221,3 +221,20 @@ func (m *machine) Counter(cpu int, name string) (uint64, error) {
 	}
 	return m.cpus[cpu].vcpu.Statistic(name)
 }
+
+// Rouse implements Rouser.
+func (m *machine) Rouse(cpu int) error {
+	c := m.cpus[cpu]
+	if c.state != running {
+		return nil
+	}
+	if err := c.vcpu.Stop(); err != nil {
+		return err
+	}
+	if e := <-c.vcpu.Exits(); !e.Stopped {
+		_, err := c.left(e)
+		return err
+	}
+	m.enter(c)
+	return nil
+}
