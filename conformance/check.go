@@ -41,8 +41,8 @@ type Check struct {
 	Run   func(*T)
 }
 
-// Suite is the checks of one side of a platform together with what they need to know of its
-// machines. Both sides of a target are two suites, as each has its own implementer.
+// Suite is a platform's checks together with what they need to know of its
+// machines.
 type Suite struct {
 	// ABI is what the implementer is held against: the platform's own table, or a
 	// changed copy.
@@ -58,8 +58,9 @@ type Suite struct {
 	// Rest says why the rules that no check is for cannot be looked at. Where it is
 	// empty, there have to be checks for all.
 	Rest string
-	// Guest is the kernel that a suite for the guest's side looks at; nil for the hypervisor's.
-	Guest GuestKernel
+	// Left says why a rule that a check is for cannot be looked at where this suite runs, by
+	// the rule's name.
+	Left map[string]string
 	// Open makes a machine. The engine closes those that it opened.
 	Open func(microvm.Config) (microvm.Machine, error)
 	// Offers tells whether the implementer offers a feature, by its own
@@ -136,7 +137,7 @@ func (s *Suite) run(ctx context.Context, c Check) []Result {
 	for _, n := range c.Rules {
 		t.findings[n] = &finding{evidence: map[string]any{}}
 	}
-	if s.anyOffered(t, names) {
+	if s.anyReachable(t, names) {
 		t.protect(c.Run)
 	}
 	share := time.Since(begin).Seconds() / float64(len(names))
@@ -149,11 +150,15 @@ func (s *Suite) run(ctx context.Context, c Check) []Result {
 	return out
 }
 
-// anyOffered marks the rules whose features are not offered, and tells whether any
-// rule is left to look at.
-func (s *Suite) anyOffered(t *T, names []string) bool {
-	left := false
+// anyReachable marks the rules that are left, and those whose features are not offered, and
+// tells whether there is any other to look at.
+func (s *Suite) anyReachable(t *T, names []string) bool {
+	any := false
 	for _, n := range names {
+		if why := s.Left[n]; why != "" {
+			t.Unreached(n, why)
+			continue
+		}
 		absent := false
 		for _, need := range s.ABI.Rule(n).Needs {
 			f := s.ABI.Feature(need)
@@ -167,9 +172,9 @@ func (s *Suite) anyOffered(t *T, names []string) bool {
 				t.Absent(n, fmt.Sprintf("%s (bit %d of %s) is not offered", f.Name, f.Bit, f.Word))
 			}
 		}
-		left = left || !absent
+		any = any || !absent
 	}
-	return left
+	return any
 }
 
 // T is one run of a check.

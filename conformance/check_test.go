@@ -174,3 +174,23 @@ func TestCompareVersions(t *testing.T) {
 		assert.Equal(t, -tt.want, CompareVersions(tt.b, tt.a), "%s and %s", tt.b, tt.a)
 	}
 }
+
+// TestLeft: a rule that is left is not looked at, whether or not what it needs is offered, and
+// the others of its check are.
+func TestLeft(t *testing.T) {
+	for _, left := range []map[string]string{{"a/needs": "elsewhere"}, {"a/needs": "elsewhere", "a/1": "nowhere"}} {
+		ran := false
+		s := &Suite{
+			ABI:    table("a/needs", "a/1"),
+			Left:   left,
+			Offers: func(abi.Feature) (bool, error) { return false, nil },
+			Checks: []Check{{Rules: []string{"a/needs", "a/1"}, Run: func(t *T) { ran = true; t.Equal("a/1", "n", 1, 1); t.Equal("a/needs", "n", 1, 1) }}},
+		}
+		got := map[string]Result{}
+		require.NoError(t, s.Run(t.Context(), func(r Result) { got[r.Rule] = r }))
+		assert.Equal(t, Unreached, got["p/a/needs"].Verdict)
+		assert.Equal(t, "elsewhere", got["p/a/needs"].Reason)
+		assert.Equal(t, left["a/1"] == "", ran)
+		assert.Equal(t, map[bool]Verdict{true: Pass, false: Unreached}[ran], got["p/a/1"].Verdict)
+	}
+}

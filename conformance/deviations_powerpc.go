@@ -61,7 +61,7 @@ var qemuPAPRDeviations = func() []Deviation {
 			ID:      "qemu-no-trace",
 			Text:    "accepts a dispatch trace log and never writes it",
 			Sources: []abi.Source{hcall("register_dtl")},
-		}, []string{"trace/entry", "trace/timebase", "trace/reason-prod"}},
+		}, []string{"trace/entry", "trace/timebase", "trace/reason-prod", "trace/wraps"}},
 	} {
 		for _, rule := range d.rules {
 			d.Implementer, d.Rule = "QEMU", "powerpc-papr/"+rule

@@ -14,8 +14,8 @@ import (
 	"pvabi/conformance/microvm"
 )
 
-// PAPRMachine is what the checks of powerpc-papr ask of a machine besides. Package pseries has
-// one.
+// PAPRMachine is what the checks of powerpc-papr ask of a machine besides. Packages pseries and
+// kvmhv have one each.
 type PAPRMachine interface {
 	microvm.Machine
 	// Real returns the address that the hypervisor knows an area by.
@@ -80,7 +80,7 @@ func paprChecks(hypertas []byte) []Check {
 		paprPrivilege(),
 		undisturbed(paprUserEffects()),
 		paprUndefined(),
-		undisturbed(paprCedeResult()),
+		paprCedeResult(),
 
 		undisturbed(kickWakes("kick/wakes-waiter", machine(), 0)),
 		undisturbed(kickWakes("kick/wakes-waiter-interrupts-on", machine(), 1)),
@@ -240,13 +240,13 @@ func paprDiscovery(hypertas []byte) Check {
 }
 
 // paprHarmless makes a call that has no effect, or none that lasts, and whose result is listed
-// for the outcome.
+// for the outcome. Of a CEDE that is not refused something has to end the wait: see
+// paprHarmlessly.
 func (t *T) paprHarmless(m microvm.Machine, c abi.Call) (op arch.Op, outcome string) {
 	switch c.Name {
 	case "REGISTER_VPA":
 		return t.call(c.Name, uint64(c.Arg("flags").Value("RESERVED_0")), m.ID(caller), 0), "reserved subfunction"
 	case "CEDE":
-		// The kernel's next tick ends it.
 		return t.call(c.Name), "interrupted"
 	case "CONFER":
 		return t.call(c.Name, absentID, 0), "absent target"
@@ -262,6 +262,19 @@ func (t *T) paprHarmless(m microvm.Machine, c abi.Call) (op arch.Op, outcome str
 		return t.call(c.Name, uint64(c.Arg("flags").Value("PROCESSOR")), m.ID(caller)), "called"
 	}
 	return t.call(c.Name), "called"
+}
+
+// paprHarmlessly has a CPU make that call, with privilege, and returns what it left and the
+// outcome.
+func (t *T) paprHarmlessly(m microvm.Machine, cpu int, c abi.Call) (arch.Op, arch.Result, string) {
+	op, outcome := t.paprHarmless(m, c)
+	p := arch.Program{op}
+	if c.Name == t.ABI.Scheduling.Wait {
+		// The decrementer has expired before the call is made.
+		p = arch.Program{interruptsOp(0), t.decrementer(0), op}
+	}
+	r := t.run(m, cpu, p...)
+	return op, r[len(p)-1], outcome
 }
 
 // paprOffered lists the calls of all function sets that are offered.
@@ -283,8 +296,7 @@ func paprFunctionSets() Check {
 		var missing []string
 		calls := t.paprOffered()
 		for _, c := range calls {
-			op, _ := t.paprHarmless(m, c)
-			if t.returned(t.run(m, caller, op)[0]) == t.ABI.Errno("FUNCTION") {
+			if _, r, _ := t.paprHarmlessly(m, caller, c); t.returned(r) == t.ABI.Errno("FUNCTION") {
 				missing = append(missing, c.Name)
 			}
 		}
@@ -327,21 +339,26 @@ func paprConvention() Check {
 		type call struct {
 			name    string
 			op      arch.Op
+			r       arch.Result
 			reduced bool
 		}
-		calls := []call{
-			{"no call", t.noKick(), false},
-			{"CONFER to all", t.call("CONFER", uint64(t.ABI.Call("CONFER").Arg("processor").Value("ALL")), 0), true},
-			{"PROD of itself", t.call("PROD", m.ID(caller)), true},
-			{"CONFER to a running CPU", t.call("CONFER", m.ID(target), 0), true},
-		}
+		var calls []call
 		for _, c := range t.paprOffered() {
-			op, _ := t.paprHarmless(m, c)
-			calls = append(calls, call{c.Name, op, c.Name == "PROD" || c.Name == "CONFER"})
+			op, r, _ := t.paprHarmlessly(m, caller, c)
+			calls = append(calls, call{c.Name, op, r, c.Name == "PROD" || c.Name == "CONFER"})
+		}
+		for _, c := range []call{
+			{name: "no call", op: t.noKick()},
+			{name: "CONFER to all", op: t.call("CONFER", uint64(t.ABI.Call("CONFER").Arg("processor").Value("ALL")), 0), reduced: true},
+			{name: "PROD of itself", op: t.call("PROD", m.ID(caller)), reduced: true},
+			{name: "CONFER to a running CPU", op: t.call("CONFER", m.ID(target), 0), reduced: true},
+		} {
+			c.r = t.run(m, caller, c.op)[0]
+			calls = append(calls, c)
 		}
 		var left int64
 		for _, c := range calls {
-			r := t.run(m, caller, c.op)[0]
+			r := c.r
 			t.Equal(instruction, c.name+": exception", 0, r.Trap)
 			t.Equal(length, c.name, conv.Instructions[0].Length, r.Value)
 			if r.Regs[r3] == c.op.Regs[r3] {
@@ -377,18 +394,19 @@ func paprPrivilege() Check {
 	return Check{Rules: []string{defined, undefined}, Run: func(t *T) {
 		m := t.Open(machine())
 		refused := t.ABI.Errno("PRIVILEGE")
-		look := func(rule, name string, op arch.Op) {
+		look := func(rule, name string, op arch.Op, privileged arch.Result) {
 			r := t.unprivileged(m, op)
 			t.Equal(rule, name+": exception", 0, r.Trap)
 			t.Equal(rule, name, refused, t.returned(r))
-			t.Control("privilege makes a difference to "+name, true, t.returned(t.run(m, caller, op)[0]) != refused)
+			t.Control("privilege makes a difference to "+name, true, t.returned(privileged) != refused)
 		}
 		for _, c := range t.paprOffered() {
-			op, _ := t.paprHarmless(m, c)
-			look(defined, c.Name, op)
+			op, r, _ := t.paprHarmlessly(m, caller, c)
+			look(defined, c.Name, op, r)
 		}
 		for _, n := range []uint64{0, t.ABI.Word("first-free"), t.ABI.Word("last-free")} {
-			look(undefined, "number "+Hex(n).String(), t.callNumber(n))
+			op := t.callNumber(n)
+			look(undefined, "number "+Hex(n).String(), op, t.run(m, caller, op)[0])
 		}
 	}}
 }
@@ -477,7 +495,8 @@ func paprUndefined() Check {
 	}}
 }
 
-// paprCedeResult: what CEDE gives, by what ended it.
+// paprCedeResult: what CEDE gives, by what ended it. If something else did before, that makes no
+// difference.
 func paprCedeResult() Check {
 	const rule = "number/cede"
 	return Check{Rules: []string{rule}, Run: func(t *T) {
@@ -486,8 +505,8 @@ func paprCedeResult() Check {
 		t.run(m, caller, t.kick(m.ID(target)))
 		t.finish(m, target)
 		t.Equal(rule, "prodded", t.ABI.Result("CEDE", "prodded"), t.returned(m.Results(target)[0]))
-		op, outcome := t.paprHarmless(m, t.ABI.Call("CEDE"))
-		t.Equal(rule, outcome, t.ABI.Result("CEDE", outcome), t.returned(t.run(m, caller, op)[0]))
+		_, r, outcome := t.paprHarmlessly(m, caller, t.ABI.Call("CEDE"))
+		t.Equal(rule, outcome, t.ABI.Result("CEDE", outcome), t.returned(r))
 	}}
 }
 
@@ -546,10 +565,15 @@ func paprDecrementer(rule string) Check {
 			m := t.Open(machine())
 			t.sleeper(m, target, interrupts)
 			t.Control("the waiter sleeps on with the decrementer far away", true, t.stays(m, target, 0))
-			m = t.Open(machine())
-			t.start(m, target, t.decrementer(soon), waitOp(interrupts))
-			t.Equal(rule, fmt.Sprintf("waits ended, interrupts %d", interrupts), t.Want(rule, "returns"),
-				bit(t.Until(func() bool { _, n := m.At(target); return n > 1 })))
+			// It must expire in the wait, not on the way to it, which takes some time at
+			// times: if in doubt, it is set to expire later.
+			var ended bool
+			for ticks := uint64(soon); !ended && ticks <= soon<<6; ticks <<= 2 {
+				m = t.Open(machine())
+				t.start(m, target, t.decrementer(ticks), waitOp(interrupts))
+				ended = t.Until(func() bool { _, n := m.At(target); return n > 1 })
+			}
+			t.Equal(rule, fmt.Sprintf("waits ended, interrupts %d", interrupts), t.Want(rule, "returns"), bit(ended))
 		}
 	}}
 }
@@ -795,13 +819,14 @@ func paprDispatches(rises, falls, steal string) Check {
 				times[i] = v.field(f)
 			}
 		}
-		for i := range p {
-			t.Control("the waiter sleeps, in its next wait", i, t.settle(m, target, waits))
+		// What is asked does not depend on how many waits a kick ends.
+		for at := t.settle(m, target, waits); at < waits; at = t.settle(m, target, waits) {
 			counts = append(counts, t.yieldCount(m, target))
 			look()
 			t.run(m, caller, t.kick(m.ID(target)))
-			t.Control("the wait ends", true, t.Until(func() bool { look(); _, n := m.At(target); return n > uint64(i) }))
+			t.Control("the wait ends", true, t.Until(func() bool { look(); _, n := m.At(target); return n > uint64(at) }))
 		}
+		t.Control("the waiter slept twice or more", true, len(counts) >= 2)
 		var fallen int64
 		for i := 1; i < len(counts); i++ {
 			rise := uint64(uint32(counts[i] - counts[i-1]))
@@ -1105,69 +1130,118 @@ func paprParity(rule string) Check {
 	}}
 }
 
+// paprLog is a dispatch trace log.
+type paprLog struct {
+	paprArea
+	layout abi.Layout
+	length uint64 // of as many entries as fit
+}
+
+// entry reads a field of the entry in that place.
+func (l paprLog) entry(i uint64, name string) uint64 {
+	f := l.layout.Field(name)
+	return l.get(i*l.layout.Size+f.Offset, f.Size)
+}
+
+func (l paprLog) entries() uint64 { return l.length / l.layout.Size }
+
+// logged has the target wait so many times, prodded out of each, while it has a dispatch trace log
+// of that length. It returns how many entries the hypervisor says that there are, the log, and
+// what the first wait left.
+func (t *T) logged(mask, length uint64, waits int) (index uint64, l paprLog, wait arch.Result) {
+	reg := t.registration()
+	layout := t.ABI.Layout("lppaca")
+	m := t.Open(machine())
+	id := m.ID(target)
+	_, own, err := t.papr(m).AreaAddress(target)
+	t.Check("the target's area", err)
+	a := t.paprAlloc(m, 0)
+	l = paprLog{t.paprAlloc(m, fill), t.ABI.Layout("dtl_entry"), length}
+	put := func(name string, value uint64) {
+		f := layout.Field(name)
+		a.put(f.Offset, f.Size, value)
+	}
+	put("size", layout.Size)
+	put("dtl_enable_mask", mask)
+	l.put(reg.limit("LENGTH_AT"), 4, length)
+	p := arch.Program{interruptsOp(0), reg.op("REGISTER_VPA", id, a.real), reg.op("REGISTER_DTL", id, l.real)}
+	first := len(p)
+	for range waits {
+		p = append(p, waitOp(0))
+	}
+	p = append(p, reg.op("DEREGISTER_DTL", id, 0), reg.op("REGISTER_VPA", id, own))
+	t.start(m, target, p...)
+	_, count, mark := t.ABI.PreemptedField()
+	for done := first; done < first+waits; {
+		// Whether it sleeps does the new area tell.
+		var at int
+		t.Control("the waiter sleeps, or has ended its waits", true, t.Until(func() bool {
+			at, _ = m.At(target)
+			return at >= first+waits || at >= done && a.get(count.Offset, count.Size)&mark != 0
+		}))
+		t.run(m, caller, t.kick(id))
+		t.Control("the wait ends", true, t.Until(func() bool { _, n := m.At(target); return n > uint64(at) }))
+		_, n := m.At(target)
+		done = int(n)
+	}
+	t.finish(m, target)
+	r := m.Results(target)
+	t.Control("results of the registrations", int64(0), t.returned(r[1])|t.returned(r[2])|t.returned(r[len(p)-1]))
+	f := layout.Field("dtl_idx")
+	return a.get(f.Offset, f.Size), l, r[first]
+}
+
 // paprTrace: the dispatch trace log of a CPU that waits and is prodded, with a mask of all and
-// of nothing.
+// of nothing, and one that is too small.
 func paprTrace() Check {
 	const (
 		entry  = "trace/entry"
 		base   = "trace/timebase"
 		reason = "trace/reason-prod"
 		zero   = "trace/mask-zero"
+		wraps  = "trace/wraps"
 	)
-	return Check{Rules: []string{entry, base, reason, zero}, Run: func(t *T) {
-		reg := t.registration()
-		layout, log := t.ABI.Layout("lppaca"), t.ABI.Layout("dtl_entry")
+	return Check{Rules: []string{entry, base, reason, zero, wraps}, Run: func(t *T) {
+		layout, size := t.ABI.Layout("lppaca"), t.ABI.Layout("dtl_entry").Size
 		var all uint64
 		for _, b := range []string{"CEDE", "PREEMPT", "FAULT"} {
 			all |= layout.Bit("dtl_enable_mask", b)
 		}
-		// written has a CPU wait with a log and tells what came into it.
-		written := func(mask uint64) (index uint64, l paprArea, wait arch.Result) {
-			m := t.Open(machine())
-			id := m.ID(target)
-			_, own, err := t.papr(m).AreaAddress(target)
-			t.Check("the kernel's area", err)
-			a := t.paprAlloc(m, 0)
-			l = t.paprAlloc(m, 0)
-			put := func(name string, value uint64) {
-				f := layout.Field(name)
-				a.put(f.Offset, f.Size, value)
-			}
-			put("size", layout.Size)
-			put("dtl_enable_mask", mask)
-			l.put(reg.limit("LENGTH_AT"), 4, reg.limit("BOUNDARY"))
-			p := arch.Program{interruptsOp(0), reg.op("REGISTER_VPA", id, a.real), reg.op("REGISTER_DTL", id, l.real), waitOp(0),
-				reg.op("DEREGISTER_DTL", id, 0), reg.op("REGISTER_VPA", id, own)}
-			t.start(m, target, p...)
-			// Whether it sleeps does the new area tell.
-			_, count, mark := t.ABI.PreemptedField()
-			t.Control("the waiter sleeps", true, t.Until(func() bool {
-				at, _ := m.At(target)
-				return at == 3 && a.get(count.Offset, count.Size)&mark != 0
-			}))
-			t.run(m, caller, t.kick(id))
-			t.Control("the wait ends", true, t.Until(func() bool { _, n := m.At(target); return n > 3 }))
-			t.finish(m, target)
-			r := m.Results(target)
-			t.Control("results of the registrations", int64(0), t.returned(r[1])|t.returned(r[2])|t.returned(r[5]))
-			f := layout.Field("dtl_idx")
-			return a.get(f.Offset, f.Size), l, r[3]
-		}
-		n, l, wait := written(all)
+		boundary := t.registration().limit("BOUNDARY")
+		n, l, wait := t.logged(all, boundary, 1)
 		t.Truth(entry, fmt.Sprintf("dtl_idx is at least %d", t.Want(entry, "least")), n >= uint64(t.Want(entry, "least")))
 		t.Evidence(entry, "dtl_idx", n)
-		last := uint64(0)
-		if n > 0 {
-			last = (n - 1) * log.Size
+		// The dispatch that the prod brought about is one of those between the two readings
+		// of the time base.
+		var reasons []uint64
+		for i := range min(n, l.entries()) {
+			if time := l.entry(i, "timebase"); wait.Begin <= time && time <= wait.End {
+				reasons = append(reasons, l.entry(i, "dispatch_reason"))
+			}
 		}
-		get := func(name string) uint64 { f := log.Field(name); return l.get(last+f.Offset, f.Size) }
-		time := get("timebase")
-		t.Equal(base, "time base between those before and after the wait", t.Want(base, "inside"), bit(n > 0 && wait.Begin <= time && time <= wait.End))
-		t.Equal(reason, "dispatch reason", t.Want(reason, "reason"), get("dispatch_reason"))
+		t.Equal(base, "an entry's time base is between those before and after the wait", t.Want(base, "inside"), bit(len(reasons) > 0))
+		t.Equal(reason, "entries with this reason among those", bit(true), bit(slices.Contains(reasons, uint64(t.Want(reason, "reason")))))
+		t.Evidence(reason, "reasons", reasons)
 		if n == 0 {
 			t.Unreached(zero, "nothing is written with a mask of all either, so that nothing with a mask of zero proves nothing")
 		}
-		n, _, _ = written(0)
+		n, _, _ = t.logged(0, boundary, 1)
 		t.Equal(zero, "entries", t.Want(zero, "written"), n)
+
+		// Room for some entries, and for a part of one.
+		const room = 4
+		n, l, _ = t.logged(all, room*size+size/2, 3*room)
+		t.Truth(wraps, "there are more entries than the log has room for", n > room)
+		var behind, older int64
+		for at := room * size; at < l.Size(); at++ {
+			behind += bit(l.Load(at, 1) != fill)
+		}
+		// The oldest entry is where the next one would be.
+		for i := range uint64(room - 1) {
+			older += bit(l.entry((n+i)%room, "timebase") > l.entry((n+i+1)%room, "timebase"))
+		}
+		t.Equal(wraps, "bytes changed behind the last entry", t.Want(wraps, "changed"), behind)
+		t.Equal(wraps, "entries older than the one before", 0, older)
+		t.Evidence(wraps, "dtl_idx", n)
 	}}
 }
