@@ -41,8 +41,8 @@ type Check struct {
 	Run   func(*T)
 }
 
-// Suite is a platform's checks together with what they need to know of its
-// machines.
+// Suite is the checks of one side of a platform together with what they need to know of its
+// machines. Both sides of a target are two suites, as each has its own implementer.
 type Suite struct {
 	// ABI is what the implementer is held against: the platform's own table, or a
 	// changed copy.
@@ -58,6 +58,8 @@ type Suite struct {
 	// Rest says why the rules that no check is for cannot be looked at. Where it is
 	// empty, there have to be checks for all.
 	Rest string
+	// Guest is the kernel that a suite for the guest's side looks at; nil for the hypervisor's.
+	Guest GuestKernel
 	// Left says why a rule that a check is for cannot be looked at where this suite runs, by
 	// the rule's name.
 	Left map[string]string

@@ -1,6 +1,7 @@
 package vmtests
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -202,6 +203,8 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 	if g.Memory != 0 {
 		board.Memory = g.Memory
 	}
+	board.Machine += g.Machine
+	board.CPU = cmp.Or(g.CPU, board.CPU)
 	kernel, err := r.kernel(ctx, g, o)
 	if err != nil {
 		return err

@@ -58,6 +58,9 @@ type Guest struct {
 	Threads qemu.Threads
 	// Memory is in MiB; 0 leaves it to the board.
 	Memory int
+	// Machine is added to the board's machine, and CPU stands in its CPU's place; both may be
+	// empty.
+	Machine, CPU string
 	// Modules are loaded by the agent; a kernel may have them built in. Needs are
 	// files that must exist then.
 	Modules, Needs []string
@@ -102,6 +105,16 @@ func Targets() []Target {
 				// does there otherwise ends their waits. It may not stop them for the
 				// sake of huge pages either.
 				Append: []string{"isolcpus=1-3", "irqaffinity=0", "transparent_hugepage=never"},
+			},
+		},
+		{
+			Name: "powerpc-kvm", Platform: "powerpc-papr", Implementer: "Linux KVM-HV",
+			Text:  "the KVM-HV of a Linux guest under QEMU TCG, which answers for the layer below it, asked by virtual CPUs of our own",
+			Rules: conformance.PowerPCKVMRules(),
+			Guest: &Guest{
+				GOARCH: "ppc64le", CPUs: 2, Threads: qemu.ThreadPerCPU,
+				Machine: ",cap-nested-hv=on", CPU: "POWER9",
+				Modules: []string{"kvm_hv"}, Needs: []string{"/dev/kvm"},
 			},
 		},
 		{

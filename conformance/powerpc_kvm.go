@@ -1,0 +1,125 @@
+package conformance
+
+import (
+	"math/bits"
+	"strings"
+
+	"pvabi/abi"
+	"pvabi/arch"
+	"pvabi/arch/ppc64le"
+	"pvabi/conformance/microvm"
+)
+
+// PowerPCKVM is the suite for Linux KVM-HV's part of the hypervisor side of powerpc-papr: of the
+// kernel that the suite runs on, in that release, asked by the CPUs of a machine of our own.
+// The machines that open makes must be PAPRMachines. answers tells whether KVM itself answers
+// the call with a number, and pageSize is that of the kernel, in bytes.
+func PowerPCKVM(release string, pageSize int, answers func(number uint64) (bool, error), open func(microvm.Config) (microvm.Machine, error)) *Suite {
+	p := abi.PowerPCPAPR()
+	return &Suite{
+		ABI: p, ISA: ppc64le.ISA, Native: "sc 1", FlagsPoison: paprFlagsPoison,
+		Checks: paprKVMChecks(), Left: paprLeftByKVM, Open: open,
+		// Function sets are named by the monitor. KVM has a part in one if it has any
+		// of the calls.
+		Offers: func(f abi.Feature) (bool, error) {
+			for _, c := range p.Calls {
+				if c.Feature != f.Name {
+					continue
+				}
+				if ok, err := answers(c.Number); ok || err != nil {
+					return ok, err
+				}
+			}
+			return false, nil
+		},
+		Implementer: Implementer{Name: "Linux KVM-HV", Version: release},
+		Deviations:  kvmPAPRDeviations(pageSize), Looks: Looks,
+	}
+}
+
+// PowerPCKVMRules are the rules that PowerPCKVM has a result for, in the order of its results.
+func PowerPCKVMRules() []abi.Rule {
+	return (&Suite{ABI: abi.PowerPCPAPR(), Checks: paprKVMChecks()}).Rules()
+}
+
+// paprKVMChecks are those of powerpc-papr, and those that have to have power over the host.
+func paprKVMChecks() []Check {
+	return append(paprChecks(nil), paprDescheduled("preempted/descheduled", "steal/grows"))
+}
+
+// paprLeftByKVM are the rules that are no matter of KVM's.
+var paprLeftByKVM = func() map[string]string {
+	const (
+		tree   = "the monitor writes the device tree, and names function sets in it; of hcall-splpar KVM has CEDE, CONFER, PROD and REGISTER_VPA"
+		number = "KVM leaves a call that it does not know to the monitor, which gives the status; here that is the project's own carrier"
+		join   = "KVM leaves JOIN to the monitor; here that is the project's own carrier, which has none"
+	)
+	left := map[string]string{}
+	for why, rules := range map[string][]string{
+		tree:   {"discovery/hypertas", "discovery/function-set-complete"},
+		number: {"number/undefined", "number/not-multiple-of-four", "number/extreme", "number/high-half"},
+		join:   {"join/interrupts-on", "join/ended-by-prod", "join/keeps-interrupts-off", "join/prod-before", "join/not-ended-by-decrementer"},
+	} {
+		for _, r := range rules {
+			left[r] = why
+		}
+	}
+	return left
+}()
+
+// paprDescheduled: two CPUs pass a ball to and fro. Having but one processor of the host for both,
+// one that has the ball back was taken off in between, and while the other looks, it is off.
+// What each sees of the first one's YIELDED is the other's control.
+func paprDescheduled(descheduled, grows string) Check {
+	const (
+		passes = 8
+		reads  = 1000 // of one look
+	)
+	return Check{Rules: []string{descheduled, grows}, Run: func(t *T) {
+		m := t.Open(machine())
+		_, field, mask := t.ABI.PreemptedField()
+		address, _, err := t.papr(m).AreaAddress(target)
+		t.Check("the target's area", err)
+		// The probe reads words of 8 bytes in its own order, the least byte first.
+		little := bits.ReverseBytes64(mask) >> (64 - 8*field.Size)
+		look := func(until uint64) arch.Op { return spinUntil(address+field.Offset, little, until, reads) }
+		set, clear := little, uint64(0)
+		if t.Want(descheduled, "preempted") == 0 {
+			set, clear = clear, set
+		}
+		one, other := turns(m.Alloc(8, 8, 0), passes)
+		var own, rival arch.Program
+		var owns, rivals []int
+		for i := range passes {
+			// Each looks while it has the ball.
+			owns = append(owns, len(own))
+			own = append(append(own, look(set)), one[2*i:2*i+2]...)
+			rivals = append(rivals, len(rival)+1)
+			rival = append(append(rival, other[2*i], look(clear)), other[2*i+1])
+		}
+		_, name, _ := strings.Cut(t.ABI.Scheduling.Steal, ".")
+		steal := func() uint64 { return t.vpa(m, target).field(name) }
+		before := steal()
+		release := t.crowd(m, target, third)
+		t.start(m, third, rival...)
+		t.start(m, target, own...)
+		t.finish(m, target)
+		t.finish(m, third)
+		release()
+		// What was counted is written when the CPU enters next.
+		ran := m.Results(target)[:len(own)]
+		t.run(m, target, t.noKick())
+		grew := steal() - before
+		seen := m.Results(third)
+		for i := range passes {
+			t.Control("reads by the CPU itself that see it not taken off", uint64(reads), ran[owns[i]].Aux)
+			r := seen[rivals[i]]
+			t.Equal(descheduled, "YIELDED as another CPU sees it, on the same processor", bit(set != 0), bit(r.Value&little != 0))
+			t.Equal(descheduled, "reads by that CPU, none of them other", uint64(reads), r.Aux)
+		}
+		lasted := ran[len(ran)-1].End - ran[0].Begin
+		t.Equal(grows, "grows while the CPU has to wait for the processor", t.Want(grows, "grows"), bit(grew > 0))
+		t.Truth(grows, "by no more than the time that it took", grew <= lasted)
+		t.Evidence(grows, "ticks", []uint64{grew, lasted})
+	}}
+}
