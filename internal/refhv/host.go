@@ -1,0 +1,293 @@
+package refhv
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Trap is a transport: how the CPUs of a machine come out of the guest to the hypervisor, and go
+// back. All stand still but during Next.
+type Trap interface {
+	CPUs() int
+	// ID is the number that a CPU has in its register CPUID.
+	ID(cpu int) uint64
+	// Memory tells whether there is memory at all of the addresses.
+	Memory(address, size uint64) bool
+	// Read and Write reach guest-physical memory.
+	Read(address uint64, size int) ([]byte, error)
+	Write(address uint64, b []byte) error
+	// Interrupt makes interrupts pending at a CPU, those whose bit in lines is set.
+	Interrupt(cpu int, lines uint64) error
+	// Next lets the CPUs go on, all but those that are held, until one comes out of the guest. It
+	// returns nil if ctx ended before. An error that wraps ErrEnded says that the machine is no
+	// more.
+	Next(ctx context.Context, held []int) (*Exit, error)
+	// Return completes what a CPU came out for: registers are as in the Exit, and the CPU is to go
+	// on behind the instruction.
+	Return(e *Exit) error
+	Close() error
+}
+
+// ErrEnded is wrapped by errors of a Trap whose machine is no more.
+var ErrEnded = errors.New("the machine has ended")
+
+// ExitKind is what a CPU came out of the guest for.
+type ExitKind string
+
+// The kinds.
+const (
+	ExitCall     ExitKind = "call"     // HVCL
+	ExitDiscover ExitKind = "cpucfg"   // CPUCFG of a word that is not the CPU's own
+	ExitFeatures ExitKind = "features" // a read of IOCSR FEATURES
+)
+
+// Exit is a CPU that came out of the guest.
+type Exit struct {
+	CPU  int
+	Kind ExitKind
+	// Number is the code of a call, the number of a word.
+	Number uint64
+	// Args are the registers R4 to R9 of a call, before and, to be filled in, after it.
+	Args [6]uint64
+	// Value is what a question is answered with; before, what the machine itself has for it.
+	Value uint64
+	// PC is where the instruction is.
+	PC uint64
+
+	before [6]uint64
+}
+
+// Changed tells whether an argument's register of a call has another value than before it.
+func (e *Exit) Changed(argument int) bool { return e.Args[argument] != e.before[argument] }
+
+// EventKind is what a host did or was asked for.
+type EventKind string
+
+// The kinds. Those of exits are their own.
+const (
+	EventStore     EventKind = "store"     // the hypervisor wrote memory
+	EventInterrupt EventKind = "interrupt" // it made interrupts pending at a CPU
+	EventHeld      EventKind = "held"      // the host took a CPU off
+	EventReleased  EventKind = "released"  // and put it on again
+	EventNote      EventKind = "note"      // what whoever watches has to say
+)
+
+// Event is a line of a host's log.
+type Event struct {
+	Kind EventKind `json:"kind"`
+	// CPU is the one that asked, or that something was done to; for a store, the one that is
+	// being served.
+	CPU int `json:"cpu"`
+	// Number is an Exit's; of an interrupt the lines; of a store the address.
+	Number uint64 `json:"number,omitempty"`
+	// Args are a call's arguments, and Value its result; of a store size and value, of a
+	// question the answer, of a release the nanoseconds that the CPU was off.
+	Args  [6]uint64 `json:"args,omitzero"`
+	Size  uint64    `json:"size,omitempty"`
+	Value uint64    `json:"value,omitempty"`
+	PC    uint64    `json:"pc,omitempty"`
+	Text  string    `json:"text,omitempty"`
+}
+
+// Host runs the CPUs of a machine behind a Trap for a hypervisor: it hands over what they come
+// out for, takes them off and puts them on, and keeps a log of it all.
+//
+// A CPU runs whenever the guest wants it to, but while it is held. The time for which it is held is
+// what the hypervisor knows as its delay. How long QEMU's threads wait for a CPU of the machine that
+// they run on does not count: it is nothing that two runs have in common.
+type Host struct {
+	trap  Trap
+	hv    *LoongArch
+	order binary.ByteOrder
+	// Watch, where it is set, is told of each event as it is logged. It may call Hold, Poke and
+	// Note.
+	Watch func(Event)
+
+	log    []Event
+	held   map[int]hold
+	delay  []uint64
+	serves int // the CPU that is being served
+	failed error
+}
+
+// hold is a CPU that is off.
+type hold struct{ since, until time.Time }
+
+// NewHost makes the host of a machine behind a Trap.
+func NewHost(t Trap, order binary.ByteOrder, hypervisor func(Machine) *LoongArch) *Host {
+	h := &Host{trap: t, order: order, held: map[int]hold{}, delay: make([]uint64, t.CPUs())}
+	h.hv = hypervisor(h)
+	return h
+}
+
+// Log returns what was logged so far, in order.
+func (h *Host) Log() []Event { return h.log }
+
+func (h *Host) event(e Event) {
+	h.log = append(h.log, e)
+	if h.Watch != nil {
+		h.Watch(e)
+	}
+}
+
+// Note logs a text.
+func (h *Host) Note(text string) { h.log = append(h.log, Event{Kind: EventNote, CPU: -1, Text: text}) }
+
+// Hold takes a CPU off, as a host does that has other work for its own CPU, and puts it on again
+// after d. All others go on. It may be called from Watch.
+func (h *Host) Hold(cpu int, d time.Duration) {
+	if _, is := h.held[cpu]; is {
+		return
+	}
+	now := time.Now()
+	h.held[cpu] = hold{now, now.Add(d)}
+	h.hv.Leave(cpu, true)
+	h.event(Event{Kind: EventHeld, CPU: cpu})
+}
+
+// release puts a CPU on again.
+func (h *Host) release(cpu int) {
+	off := uint64(time.Since(h.held[cpu].since))
+	delete(h.held, cpu)
+	h.delay[cpu] += off
+	h.serves = cpu
+	h.event(Event{Kind: EventReleased, CPU: cpu, Value: off})
+	h.hv.Enter(cpu)
+}
+
+// Poke writes memory as no hypervisor would, for an experiment.
+func (h *Host) Poke(address, size, value uint64) { h.Store(address, size, value) }
+
+// Run runs the CPUs until the machine has ended, or ctx has.
+func (h *Host) Run(ctx context.Context) error {
+	for h.failed == nil {
+		e, err := h.next(ctx)
+		switch {
+		case errors.Is(err, ErrEnded):
+			return h.failed
+		case err != nil:
+			return err
+		case context.Cause(ctx) != nil:
+			return context.Cause(ctx)
+		}
+		now := time.Now()
+		for _, cpu := range slices.Sorted(maps.Keys(h.held)) {
+			if !now.Before(h.held[cpu].until) {
+				h.release(cpu)
+			}
+		}
+		if e == nil {
+			continue
+		}
+		h.serve(e)
+		if err := h.trap.Return(e); err != nil {
+			return err
+		}
+	}
+	return h.failed
+}
+
+// next lets the CPUs go on until one comes out or the next is to be put on again.
+func (h *Host) next(ctx context.Context) (*Exit, error) {
+	var held []int
+	var first time.Time
+	for cpu, o := range h.held {
+		held = append(held, cpu)
+		if first.IsZero() || o.until.Before(first) {
+			first = o.until
+		}
+	}
+	slices.Sort(held)
+	if len(held) > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, first)
+		defer cancel()
+	}
+	return h.trap.Next(ctx, held)
+}
+
+// serve has the hypervisor do what a CPU came out for.
+func (h *Host) serve(e *Exit) {
+	h.serves, e.before = e.CPU, e.Args
+	line := Event{Kind: EventKind(e.Kind), CPU: e.CPU, Number: e.Number, Args: e.Args, PC: e.PC}
+	switch e.Kind {
+	case ExitCall:
+		h.hv.Call(e.CPU, e.Number, &e.Args)
+		line.Value = e.Args[0]
+	case ExitDiscover:
+		if v, ok := h.hv.CPUCFG(e.CPU, uint32(e.Number)); ok {
+			e.Value = v
+		}
+		line.Value = e.Value
+	case ExitFeatures:
+		e.Value = h.hv.Features(e.CPU, e.Value)
+		line.Value = e.Value
+	}
+	h.event(line)
+}
+
+// fail keeps the first error, which ends Run.
+func (h *Host) fail(doing string, err error) {
+	if err != nil && h.failed == nil {
+		h.failed = fmt.Errorf("reference hypervisor: %s: %w", doing, err)
+	}
+}
+
+// CPUs implements Machine.
+func (h *Host) CPUs() int { return h.trap.CPUs() }
+
+// ID implements Machine.
+func (h *Host) ID(cpu int) uint64 { return h.trap.ID(cpu) }
+
+// Load implements Machine.
+func (h *Host) Load(address, size uint64) (uint64, bool) {
+	if !h.trap.Memory(address, size) {
+		return 0, false
+	}
+	b, err := h.trap.Read(address, int(size))
+	h.fail("read memory", err)
+	if err != nil {
+		return 0, false
+	}
+	var word [8]byte
+	if h.order == binary.ByteOrder(binary.BigEndian) {
+		copy(word[8-size:], b)
+	} else {
+		copy(word[:], b)
+	}
+	return h.order.Uint64(word[:]), true
+}
+
+// Store implements Machine.
+func (h *Host) Store(address, size, value uint64) bool {
+	if !h.trap.Memory(address, size) {
+		return false
+	}
+	var word [8]byte
+	h.order.PutUint64(word[:], value)
+	b := word[:size]
+	if h.order == binary.ByteOrder(binary.BigEndian) {
+		b = word[8-size:]
+	}
+	err := h.trap.Write(address, b)
+	h.fail("write memory", err)
+	h.event(Event{Kind: EventStore, CPU: h.serves, Number: address, Size: size, Value: value})
+	return err == nil
+}
+
+// Interrupt implements Machine.
+func (h *Host) Interrupt(cpu int, lines uint64) {
+	h.fail("interrupt", h.trap.Interrupt(cpu, lines))
+	h.event(Event{Kind: EventInterrupt, CPU: cpu, Number: lines})
+}
+
+// Delay implements Machine.
+func (h *Host) Delay(cpu int) uint64 { return h.delay[cpu] }
+
+// Pause implements Machine: CPUs that run look when they will.
+func (h *Host) Pause(int) {}

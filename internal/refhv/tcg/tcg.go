@@ -1,0 +1,377 @@
+// Package tcg is the transport of package refhv to a stock QEMU that emulates LoongArch, which
+// knows nothing of a hypervisor below the guest.
+//
+// # How a CPU comes out
+//
+// By breakpoints of QEMU's gdbstub. The instructions that a guest of KVM leaves by are found in the
+// kernel's code (see [Kernel.Sites]); where a CPU comes to one, all CPUs stand still, and the
+// transport reads the registers, writes the results, and moves the program counter on. The code in
+// memory stays as it is, and so does QEMU. A CPU can be held while others run: gdbstub resumes CPUs
+// one by one.
+//
+// Code that is not the kernel's image, a module's or a process's, is found out by the exception that
+// HVCL raises on a machine without hypervisor: there is a breakpoint at its vector, too. Whatever
+// instruction raised it, if that is HVCL it gets a breakpoint, and the CPU goes back to it by a
+// return from exception; and so get the CPUCFG near it.
+//
+// # How it goes back
+//
+// Interrupts and memory are QEMU's qtest's: an input line of the CPU is a bit of ESTAT, as it is for
+// KVM.
+//
+// # What it takes
+//
+// QEMU 11 or later. Up to 10.1 gdbstub threw away all translated code at each stop, which takes
+// minutes (gdbstub/system.c, tb_flush), and QEMU before 10 does not boot such a kernel.
+package tcg
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"pvabi/abi"
+	"pvabi/internal/refhv"
+	"pvabi/internal/remote"
+)
+
+// Sockets are where QEMU is reached.
+type Sockets struct{ gdb, qtest, qmp string }
+
+// SocketsIn are sockets in a folder that is whoever's calls.
+func SocketsIn(dir string) Sockets {
+	return Sockets{filepath.Join(dir, "gdb"), filepath.Join(dir, "qtest"), filepath.Join(dir, "qmp")}
+}
+
+// Args are the arguments by which QEMU makes the sockets and waits for a Guest before it starts the
+// CPUs.
+func (s Sockets) Args() []string {
+	unix := func(path string) string { return "unix:" + strings.ReplaceAll(path, ",", ",,") + ",server=on,wait=off" }
+	return []string{"-S", "-gdb", unix(s.gdb), "-qtest", unix(s.qtest), "-qtest-log", "/dev/null", "-qmp", unix(s.qmp)}
+}
+
+// Registers of gdbstub's description (gdb-xml/loongarch-base64.xml, QEMU 11.1).
+const (
+	registerA0 = 4
+	registerPC = 33
+	registers  = 35
+)
+
+// Guest is a guest of QEMU: a refhv.Trap.
+type Guest struct {
+	table  *abi.Platform
+	kernel *Kernel
+	gdb    *remote.GDB
+	qtest  *remote.QTest
+	qmp    *remote.QMP
+	cpus   []remote.CPU
+	ram    []span
+	sites  map[uint64]Site
+
+	// checked tells that the kernel was found where it was looked for.
+	checked bool
+	// held are those that the CPUs that go on next are all but.
+	held []int
+	// Passed counts by address how often a site was reached for nothing of the hypervisor's.
+	Passed map[uint64]int
+}
+
+// span is a range of memory, both ends included.
+type span struct{ first, last uint64 }
+
+// Open connects to a QEMU that is being started and sets the breakpoints. The CPUs begin to run at the
+// first Next.
+func Open(ctx context.Context, s Sockets, kernel *Kernel, table *abi.Platform) (g *Guest, err error) {
+	g = &Guest{table: table, kernel: kernel, sites: map[uint64]Site{}, Passed: map[uint64]int{}}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("reach QEMU: %w", errors.Join(err, g.Close()))
+		}
+	}()
+	conn, err := remote.Dial(ctx, s.qmp)
+	if err != nil {
+		return g, err
+	}
+	if g.qmp, err = remote.NewQMP(conn); err != nil {
+		return g, err
+	}
+	if conn, err = remote.Dial(ctx, s.qtest); err != nil {
+		return g, err
+	}
+	g.qtest = remote.NewQTest(conn)
+	if conn, err = remote.Dial(ctx, s.gdb); err != nil {
+		return g, err
+	}
+	g.gdb = remote.NewGDB(conn, binary.LittleEndian)
+	if g.cpus, err = g.qmp.CPUs(); err != nil {
+		return g, err
+	}
+	for _, c := range g.cpus {
+		if c.Props.Socket != 0 || c.Props.Thread != 0 || c.Props.Core != c.Index {
+			return g, fmt.Errorf("CPU %d is socket %d, core %d, thread %d; the number that it goes by is known for one socket without threads only",
+				c.Index, c.Props.Socket, c.Props.Core, c.Props.Thread)
+		}
+	}
+	tree, err := g.qmp.Monitor(0, "info mtree -f")
+	if err != nil {
+		return g, err
+	}
+	if g.ram = memory(tree); len(g.ram) == 0 {
+		return g, errors.New("QEMU's monitor lists no memory")
+	}
+	for _, site := range kernel.Sites(g.ours) {
+		if err := g.add(site); err != nil {
+			return g, err
+		}
+	}
+	return g, nil
+}
+
+// ours tells whether a word of CPUCFG or an address of IOCSR is the hypervisor's business.
+func (g *Guest) ours(kind Kind, number uint64) bool {
+	switch kind {
+	case CPUCFG:
+		word := uint64(uint32(number))
+		return word >= g.table.Word("first-word") && word <= g.table.Word("last-word")
+	case IOCSRRD:
+		return number == uint64(uint32(g.table.Register("FEATURES").Number))
+	}
+	return true
+}
+
+func (g *Guest) add(s Site) error {
+	if _, is := g.sites[s.Address]; is {
+		return nil
+	}
+	g.sites[s.Address] = s
+	return g.gdb.Break(s.Address)
+}
+
+// ramLine is a line of the monitor's "info mtree -f" about memory.
+var ramLine = regexp.MustCompile(`^\s+([0-9a-f]{16})-([0-9a-f]{16}) \(prio -?\d+, ram\): `)
+
+// memory finds the ranges of memory in what the monitor lists of the address space "memory".
+func memory(tree string) []span {
+	var out []span
+	inside := false
+	for line := range strings.Lines(tree) {
+		switch {
+		case strings.HasPrefix(line, "FlatView"):
+			inside = false
+		case strings.Contains(line, `AS "memory"`):
+			inside = true
+		}
+		m := ramLine.FindStringSubmatch(line)
+		if m == nil || !inside {
+			continue
+		}
+		first, err1 := strconv.ParseUint(m[1], 16, 64)
+		last, err2 := strconv.ParseUint(m[2], 16, 64)
+		if err1 != nil || err2 != nil {
+			continue
+		}
+		if n := len(out); n > 0 && out[n-1].last+1 == first {
+			out[n-1].last = last
+			continue
+		}
+		out = append(out, span{first, last})
+	}
+	return out
+}
+
+// Close ends the connections. QEMU goes on without a hypervisor, if it has not ended.
+func (g *Guest) Close() error {
+	var errs []error
+	if g.gdb != nil {
+		errs = append(errs, g.gdb.Close())
+	}
+	if g.qtest != nil {
+		errs = append(errs, g.qtest.Close())
+	}
+	if g.qmp != nil {
+		errs = append(errs, g.qmp.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// CPUs implements refhv.Trap.
+func (g *Guest) CPUs() int { return len(g.cpus) }
+
+// ID implements refhv.Trap.
+func (g *Guest) ID(cpu int) uint64 { return uint64(g.cpus[cpu].Props.Core) }
+
+// Memory implements refhv.Trap.
+func (g *Guest) Memory(address, size uint64) bool {
+	return slices.ContainsFunc(g.ram, func(s span) bool {
+		return address >= s.first && address <= s.last && size-1 <= s.last-address
+	})
+}
+
+// Read implements refhv.Trap.
+func (g *Guest) Read(address uint64, size int) ([]byte, error) { return g.qtest.Read(address, size) }
+
+// Write implements refhv.Trap.
+func (g *Guest) Write(address uint64, b []byte) error { return g.qtest.Write(address, b) }
+
+// Interrupt implements refhv.Trap.
+func (g *Guest) Interrupt(cpu int, lines uint64) error {
+	for line := range 64 {
+		if lines>>line&1 == 0 {
+			continue
+		}
+		if err := g.qtest.SetIRQ(g.cpus[cpu].Path, "unnamed-gpio-in", line, 1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Next implements refhv.Trap.
+func (g *Guest) Next(ctx context.Context, held []int) (*refhv.Exit, error) {
+	g.held = held
+	for {
+		stop, err := g.run(ctx)
+		switch {
+		case errors.Is(err, remote.ErrExited):
+			return nil, fmt.Errorf("%w: %w", refhv.ErrEnded, err)
+		case err != nil:
+			return nil, err
+		case stop.Signal == remote.SIGTRAP:
+			e, err := g.exit(ctx, stop.CPU)
+			if e != nil || err != nil {
+				return e, err
+			}
+		}
+		if ctx.Err() != nil {
+			return nil, nil
+		}
+	}
+}
+
+// run lets the CPUs go on, all but those that are held, until all stand still again, which they do
+// at the latest when ctx ends.
+func (g *Guest) run(ctx context.Context) (remote.Stop, error) {
+	var cpus []int
+	if len(g.held) > 0 {
+		for cpu := range g.cpus {
+			if !slices.Contains(g.held, cpu) {
+				cpus = append(cpus, cpu)
+			}
+		}
+		if cpus == nil {
+			<-ctx.Done()
+			return remote.Stop{Signal: remote.SIGINT}, nil
+		}
+	}
+	if err := g.gdb.Resume(cpus...); err != nil {
+		return remote.Stop{}, err
+	}
+	stop, err := g.gdb.Wait(ctx)
+	if err == nil || ctx.Err() == nil {
+		return stop, err
+	}
+	if err := g.gdb.Interrupt(); err != nil {
+		return stop, err
+	}
+	return g.gdb.Wait(context.WithoutCancel(ctx))
+}
+
+// exit looks at what a CPU has come to. It is nil where that is nothing of the hypervisor's, which
+// is then done.
+func (g *Guest) exit(ctx context.Context, cpu int) (*refhv.Exit, error) {
+	r, err := g.gdb.Registers()
+	if err != nil {
+		return nil, err
+	}
+	if len(r) < registers {
+		return nil, fmt.Errorf("gdbstub has %d registers, want %d", len(r), registers)
+	}
+	s, is := g.sites[r[registerPC]]
+	if !is {
+		return nil, nil
+	}
+	if err := g.check(s); err != nil {
+		return nil, err
+	}
+	e := &refhv.Exit{CPU: cpu, PC: s.Address}
+	switch s.Kind {
+	case HVCL:
+		e.Kind, e.Number = refhv.ExitCall, s.Code
+		copy(e.Args[:], r[registerA0:])
+		return e, nil
+	case CPUCFG:
+		e.Kind, e.Number = refhv.ExitDiscover, uint64(uint32(r[s.From]))
+	case IOCSRRD:
+		e.Kind = refhv.ExitFeatures
+	}
+	// The machine does it, and the hypervisor has the last word.
+	if err := g.step(ctx, cpu, s); err != nil {
+		return nil, err
+	}
+	if !g.ours(s.Kind, r[s.From]) {
+		g.Passed[s.Address]++
+		return nil, nil
+	}
+	if r, err = g.gdb.Registers(); err != nil {
+		return nil, err
+	}
+	e.Value = r[s.To]
+	return e, nil
+}
+
+// check makes sure, once, that the code in memory is the kernel's that the sites were found in.
+func (g *Guest) check(s Site) error {
+	if g.checked || s.Address < g.kernel.Base || s.Address-g.kernel.Base >= uint64(len(g.kernel.Text)) {
+		return nil
+	}
+	at := s.Address - g.kernel.Base
+	want := g.kernel.Text[at:min(at+64, uint64(len(g.kernel.Text)))]
+	got, err := g.gdb.Memory(s.Address, len(want))
+	if err != nil {
+		return fmt.Errorf("read the guest's kernel at %#x: %w", s.Address, err)
+	}
+	// Some instructions are patched at boot; the site itself is not.
+	if !slices.Equal(got[:4], want[:4]) {
+		return fmt.Errorf("the guest's kernel at %#x is %x, and %x in its file: it does not run where its file says; boot it with nokaslr", s.Address, got[:4], want[:4])
+	}
+	g.checked = true
+	return nil
+}
+
+// step has a CPU do the instruction of a site.
+func (g *Guest) step(ctx context.Context, cpu int, s Site) error {
+	if err := g.gdb.Unbreak(s.Address); err != nil {
+		return err
+	}
+	if err := g.gdb.Step(context.WithoutCancel(ctx), cpu); err != nil {
+		return err
+	}
+	return g.gdb.Break(s.Address)
+}
+
+// Return implements refhv.Trap.
+func (g *Guest) Return(e *refhv.Exit) error {
+	s := g.sites[e.PC]
+	if err := g.gdb.Select(e.CPU); err != nil {
+		return err
+	}
+	if e.Kind != refhv.ExitCall {
+		return g.gdb.SetRegister(s.To, e.Value)
+	}
+	const length = 4
+	for i, v := range e.Args {
+		if i > 0 && !e.Changed(i) {
+			continue
+		}
+		if err := g.gdb.SetRegister(registerA0+i, v); err != nil {
+			return err
+		}
+	}
+	return g.gdb.SetRegister(registerPC, e.PC+length)
+}
