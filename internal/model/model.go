@@ -43,7 +43,8 @@ var platforms = map[string]struct {
 	hosts   func() []Host
 	mutants func() []Mutant
 }{
-	"x86-kvm": {x86KVMHosts, x86KVMMutants},
+	"x86-kvm":       {x86KVMHosts, x86KVMMutants},
+	"loongarch-kvm": {loongArchHosts, loongArchMutants},
 }
 
 // Opener makes machines of a model. Machines of different seeds differ in the order of
