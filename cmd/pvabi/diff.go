@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 
 	"pvabi/conformance"
 )
 
 func diff(_ context.Context, args []string, stdout, stderr io.Writer) (int, error) {
 	fs := flags("diff", "OLD.json NEW.json", "Tells which rules have another verdict in NEW than in OLD. Exits 1 if one got worse.", stderr)
-	format := fs.String("format", "text", "`form` of the output: text or json")
+	format := fs.String("format", "text", "`form` of the output: text, markdown or json")
 	if err := parse(fs, args); err != nil {
 		return 0, err
 	}
@@ -20,8 +22,8 @@ func diff(_ context.Context, args []string, stdout, stderr io.Writer) (int, erro
 		fs.Usage()
 		return 0, errUsage
 	}
-	if *format != "text" && *format != "json" {
-		return 0, fmt.Errorf("unknown format %q; there are text and json", *format)
+	if !slices.Contains([]string{"text", "markdown", "json"}, *format) {
+		return 0, fmt.Errorf("unknown format %q; there are text, markdown and json", *format)
 	}
 	var reports [2]*conformance.Report
 	for i, path := range fs.Args() {
@@ -31,33 +33,57 @@ func diff(_ context.Context, args []string, stdout, stderr io.Writer) (int, erro
 		}
 	}
 	changes := conformance.Diff(reports[0], reports[1])
-	status := conformance.ExitConforms
-	for _, c := range changes {
-		if c.Worse() {
-			status = conformance.ExitBroken
-		}
-	}
-	if *format == "json" {
+	switch *format {
+	case "json":
 		enc := json.NewEncoder(stdout)
 		enc.SetEscapeHTML(false)
 		enc.SetIndent("", " ")
-		return status, enc.Encode(append([]conformance.Change{}, changes...))
+		return statusOf(changes), enc.Encode(append([]conformance.Change{}, changes...))
+	case "markdown":
+		fmt.Fprint(stdout, "| | target | rule | was | is | why |\n|---|---|---|---|---|---|\n")
+		for _, c := range changes {
+			why := strings.NewReplacer("|", `\|`, "\n", " ").Replace(c.Observed + c.Reason)
+			fmt.Fprintf(stdout, "| %s | %s | `%s` | %s | %s | %s |\n", how(c), c.Target, c.Rule, or(c.Old, "no such rule"), or(c.New, "no such rule"), why)
+		}
+		return statusOf(changes), nil
 	}
+	return writeChanges(stdout, changes), nil
+}
+
+// statusOf is the exit status that changes amount to.
+func statusOf(changes []conformance.Change) int {
+	if slices.ContainsFunc(changes, conformance.Change.Worse) {
+		return conformance.ExitBroken
+	}
+	return conformance.ExitConforms
+}
+
+// how says in one word which way a change goes.
+func how(c conformance.Change) string {
+	switch {
+	case c.Worse():
+		return "worse"
+	case c.Old == "":
+		return "new"
+	case c.New == "":
+		return "gone"
+	}
+	return "changed"
+}
+
+// writeChanges lists changes for people, and returns the exit status for them.
+func writeChanges(w io.Writer, changes []conformance.Change) int {
 	for _, c := range changes {
-		how := "changed"
-		if c.Worse() {
-			how = "worse"
-		}
-		fmt.Fprintf(stdout, "%-8s%s  %s: %s -> %s", how, c.Target, c.Rule, or(c.Old, "no such rule"), or(c.New, "no such rule"))
+		fmt.Fprintf(w, "%-8s%s  %s: %s -> %s", how(c), c.Target, c.Rule, or(c.Old, "no such rule"), or(c.New, "no such rule"))
 		if text := c.Observed + c.Reason; text != "" {
-			fmt.Fprintf(stdout, " (%s)", text)
+			fmt.Fprintf(w, " (%s)", text)
 		}
-		fmt.Fprintln(stdout)
+		fmt.Fprintln(w)
 	}
 	if len(changes) == 0 {
-		fmt.Fprintln(stdout, "no rule has another verdict")
+		fmt.Fprintln(w, "no rule has another verdict")
 	}
-	return status, nil
+	return statusOf(changes)
 }
 
 func or(v conformance.Verdict, instead string) string {

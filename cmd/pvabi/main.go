@@ -22,6 +22,7 @@ const usage = `usage: pvabi COMMAND [flags] [arguments]
   targets   what there is, what can run here, and why the rest cannot
   fetch     fetch what the targets boot from into the cache
   run       boot, check, report
+  matrix    run targets with several kernels and QEMUs, or plan that for a CI engine
   spec      print what the ABI says, with its sources
   diff      compare two results.json
   report    make one page, or a summary, of the results of many runs
@@ -44,6 +45,7 @@ var commands = map[string]command{
 	"spec":    spec,
 	"diff":    diff,
 	"drift":   driftCommand,
+	"matrix":  matrix,
 	"report":  reportCommand,
 }
 

@@ -67,13 +67,14 @@ func entries(t *testing.T, dir string) []string {
 const (
 	report  = `{"schema":1,"runs":[{"target":"t","results":[{"rule":"p/q/r","verdict":"pass"}]}]}`
 	worse   = `{"schema":1,"runs":[{"target":"t","results":[{"rule":"p/q/r","verdict":"fail"}]}]}`
+	base    = `{"schema":1,"runs":[{"target":"t","results":[{"rule":"p/q/r","verdict":"pass"},{"rule":"p/a/b","verdict":"pass"}]},{"target":"u","results":[{"rule":"p/q/r","verdict":"pass"}]}]}`
 	foreign = `{"schema":99,"runs":[]}`
 )
 
 // TestDispatch has what needs no guest: command lines that are right, and wrong ones.
 func TestDispatch(t *testing.T) {
 	files(t, map[string]string{
-		"good.json": report, "worse.json": worse, "foreign.json": foreign, "empty.json": "", "text.json": "hello",
+		"good.json": report, "worse.json": worse, "foreign.json": foreign, "base.json": base, "empty.json": "", "text.json": "hello",
 		"cut.json": report[:len(report)/2], "file": "", "taken/results.json/x": "",
 	})
 	busy, err := claim("busy", nil)
@@ -123,6 +124,11 @@ func TestDispatch(t *testing.T) {
 		{"report -markdown - good.json", 0, "| t |", ""},
 		{"report -html - nosuch", 2, "", "nosuch"},
 		{"report -html nosuch/x.html good.json", 2, "", "write the report"},
+		{"matrix -plan -format x", 2, "", "a plan is written as text, json, github or gitlab"},
+		{"matrix -plan -shard 3/2", 2, "", "want i/n"},
+		{"matrix -plan -qemu-suites , x86-kvm", 2, "", "there is no job"},
+		{"matrix -plan x", 2, "", `unknown target "x"`},
+		{"matrix -plan -qemu-suites forky -kernel-suites trixie x86-kvm", 0, "bin/pvabi run -qemu-suite forky -kernel-suite trixie", ""},
 		{"drift", 2, "", "nothing to read; give a tree by -linux"},
 		{"drift x", 2, "", "usage: pvabi drift"},
 		{"drift -linux .", 2, "", ". is no Linux tree"},
@@ -133,7 +139,11 @@ func TestDispatch(t *testing.T) {
 		{"diff good.json worse.json", 1, "worse   t  p/q/r: pass -> fail\n", ""},
 		{"diff worse.json good.json", 0, "changed t  p/q/r: fail -> pass\n", ""},
 		{"diff -format json good.json good.json", 0, "[]\n", ""},
-		{"diff -format x good.json good.json", 2, "", `unknown format "x"; there are text and json`},
+		{"diff -format markdown good.json worse.json", 1, "| worse | t | `p/q/r` | pass | fail |", ""},
+		{"run -against base.json -rules nosuch/* x86-kvm-below", 2, "", "selects no rule"},
+		{"run -against nosuch x86-kvm", 2, "", "-against: open nosuch"},
+		{"run -against junk.json x86-kvm", 2, "", "-against: "},
+		{"diff -format x good.json good.json", 2, "", `unknown format "x"; there are text, markdown and json`},
 		{"diff good.json nosuch.json", 2, "", "open nosuch.json: no such file or directory"},
 		{"diff good.json .", 2, "", ".: not a results.json"},
 		{"diff good.json empty.json", 2, "", "empty.json: not a results.json"},
@@ -285,4 +295,29 @@ func TestSave(t *testing.T) {
 	require.NoError(t, save(r, "tmp"))
 	assert.Equal(t, []string{"results.json"}, entries(t, "tmp"))
 	assert.ErrorContains(t, save(r, "nosuch"), "write the results: ")
+}
+
+func TestCompare(t *testing.T) {
+	read := func(text string) *conformance.Report {
+		r, err := conformance.ReadJSON(strings.NewReader(text))
+		require.NoError(t, err)
+		return r
+	}
+	for _, test := range []struct {
+		now    string
+		only   []string
+		status int
+		want   string
+	}{
+		{report, nil, 1, "gone"},
+		{report, []string{"q/*"}, 0, "no rule has another verdict"},
+		{worse, []string{"q/*"}, 1, "worse   t  p/q/r: pass -> fail"},
+	} {
+		var b strings.Builder
+		assert.Equal(t, test.status, compare(&b, read(base), read(test.now), test.only))
+		if test.want != "gone" {
+			assert.Contains(t, b.String(), test.want)
+		}
+		assert.NotContains(t, b.String(), " u ")
+	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"pvabi/abi"
 	"pvabi/conformance"
+	"pvabi/initramfs/agent"
 	"pvabi/internal/qemu"
 	"pvabi/internal/store"
 	"pvabi/vmtests"
@@ -61,8 +62,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 	format := fs.String("format", "ktap", "`form` of the report on standard output: ktap, json or junit")
 	rules := fs.String("rules", "", "look only at rules that match one of these comma-separated `patterns` of topic/statement, such as kick/*")
 	strict := fs.Bool("strict", false, "exit 1 where a listed deviation no longer shows")
+	against := fs.String("against", "", "tell on standard error what changed from the results.json in this `file`, and exit 1 only where a rule got worse")
 	cache := fs.String("cache", "", "keep artefacts in this `folder` (default $PVABI_CACHE, or pvabi in the user's cache folder)")
 	if err := parse(fs, args); err != nil {
+		return 0, err
+	}
+	base, err := readBase(*against)
+	if err != nil {
 		return 0, err
 	}
 	if !slices.Contains([]string{"ktap", "json", "junit"}, *format) {
@@ -123,7 +129,42 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 	for _, f := range failures(report, named) {
 		fmt.Fprintln(stderr, "pvabi run:", f)
 	}
-	return report.ExitStatus(named, *strict), nil
+	status := report.ExitStatus(named, *strict)
+	if base == nil || status == conformance.ExitFailed {
+		return status, nil
+	}
+	return compare(stderr, base, report, r.Only), nil
+}
+
+// readBase reads the results to compare with; nil for no name. It comes before the run,
+// so that a wrong name does not cost one.
+func readBase(path string) (*conformance.Report, error) {
+	if path == "" {
+		return nil, nil
+	}
+	r, err := readReport(path)
+	if err != nil {
+		return nil, fmt.Errorf("-against: %w", err)
+	}
+	return r, nil
+}
+
+// compare tells what changed and returns the exit status for it. Of the base only what
+// this run was to look at counts.
+func compare(w io.Writer, base, report *conformance.Report, only []string) int {
+	mine := &conformance.Report{Schema: base.Schema}
+	for _, run := range base.Runs {
+		if !slices.ContainsFunc(report.Runs, func(r *conformance.Run) bool { return r.Target == run.Target }) {
+			continue
+		}
+		part := *run
+		part.Results = slices.DeleteFunc(slices.Clone(run.Results), func(r conformance.Result) bool {
+			_, name, _ := strings.Cut(r.Rule, "/")
+			return !agent.Selected(only, name)
+		})
+		mine.Runs = append(mine.Runs, &part)
+	}
+	return writeChanges(w, conformance.Diff(mine, report))
 }
 
 // failures tells why a run's exit status is that of failed equipment.

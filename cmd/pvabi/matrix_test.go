@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"pvabi/conformance"
+	"pvabi/vmtests"
+)
+
+func TestPlan(t *testing.T) {
+	targets := vmtests.Targets()
+	guests := 0
+	for _, x := range targets {
+		if x.Guest != nil {
+			guests++
+		}
+	}
+	jobs := plan(targets, suites, suites)
+	assert.Len(t, jobs, guests*len(suites)*len(suites)+len(targets)-guests)
+	names := map[string]bool{}
+	for _, j := range jobs {
+		assert.False(t, names[j.Name], j.Name)
+		names[j.Name] = true
+	}
+
+	// Shards are disjoint and together they are all.
+	var together []job
+	for _, part := range []string{"1/3", "2/3", "3/3"} {
+		some, err := shard(jobs, part)
+		require.NoError(t, err)
+		assert.InDelta(t, len(jobs)/3, len(some), 1)
+		together = append(together, some...)
+	}
+	assert.ElementsMatch(t, jobs, together)
+	for _, bad := range []string{"0/3", "4/3", "1", "x/y", "1/3/5", "-1/2", "1/ 3"} {
+		_, err := shard(jobs, bad)
+		assert.ErrorContains(t, err, "want i/n", bad)
+	}
+}
+
+func TestPlanFormats(t *testing.T) {
+	targets, err := vmtests.Find("x86-kvm", "x86-kvm-below")
+	require.NoError(t, err)
+	jobs := plan(targets, []string{"forky"}, []string{"trixie"})
+	write := func(format string) string {
+		var b bytes.Buffer
+		require.NoError(t, writePlan(&b, jobs, format))
+		return b.String()
+	}
+	const command = "bin/pvabi run -qemu-suite forky -kernel-suite trixie -o results/x86-kvm-qemu-forky-kernel-trixie x86-kvm"
+	assert.Contains(t, write("text"), command+"\n")
+
+	var github struct{ Include []job }
+	text := write("github")
+	assert.Equal(t, 1, bytes.Count([]byte(text), []byte("\n")), "one line")
+	require.NoError(t, json.Unmarshal([]byte(text), &github))
+	assert.Equal(t, jobs, github.Include)
+
+	var gitlab map[string]struct {
+		Script    []string
+		Artifacts struct{ Paths []string }
+	}
+	require.NoError(t, json.Unmarshal([]byte(write("gitlab")), &gitlab))
+	assert.Equal(t, []string{"make", command}, gitlab["x86-kvm-qemu-forky-kernel-trixie"].Script)
+
+	assert.ErrorContains(t, writePlan(&bytes.Buffer{}, jobs, "x"), `unknown format "x"`)
+}
+
+func TestWriteMatrix(t *testing.T) {
+	var b bytes.Buffer
+	run := &conformance.Run{Unreached: "a | b\nc", Results: []conformance.Result{{Verdict: conformance.Pass}, {Verdict: conformance.Pass}, {Verdict: conformance.Fail}}}
+	run.QEMU.Version, run.Guest.Release = "11.1.2", "7.2.12"
+	writeMatrix(&b, []job{{Target: "t", QEMU: "forky", Kernel: "trixie"}}, []*conformance.Run{run})
+	assert.Contains(t, b.String(), "| t | forky 11.1.2 | trixie 7.2.12 | 2 | 1 | 0 | 0 | 0 | 0 | 0 | a / b |\n")
+}
