@@ -26,7 +26,7 @@ type job struct {
 	// QEMU and Kernel are Debian suites; empty for a target without a guest.
 	QEMU   string `json:"qemu"`
 	Kernel string `json:"kernel"`
-	// Command does the job from the top of a clone in which `make` was run.
+	// Command does the job from the top of a clone in which `make build` was run.
 	Command string `json:"command"`
 }
 
@@ -85,7 +85,7 @@ func writePlan(w io.Writer, jobs []job, format string) error {
 		for _, j := range jobs {
 			pipeline[j.Name] = map[string]any{
 				"stage":     "test",
-				"script":    []string{"make", j.Command},
+				"script":    []string{"make build", j.Command},
 				"artifacts": map[string]any{"when": "always", "paths": []string{"results/"}},
 			}
 		}

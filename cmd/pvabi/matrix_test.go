@@ -66,7 +66,7 @@ func TestPlanFormats(t *testing.T) {
 		Artifacts struct{ Paths []string }
 	}
 	require.NoError(t, json.Unmarshal([]byte(write("gitlab")), &gitlab))
-	assert.Equal(t, []string{"make", command}, gitlab["x86-kvm-qemu-forky-kernel-trixie"].Script)
+	assert.Equal(t, []string{"make build", command}, gitlab["x86-kvm-qemu-forky-kernel-trixie"].Script)
 
 	assert.ErrorContains(t, writePlan(&bytes.Buffer{}, jobs, "x"), `unknown format "x"`)
 }
