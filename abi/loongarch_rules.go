@@ -100,6 +100,11 @@ func loongDiscoveryRules() []Rule {
 		loongRule("discovery/index-high-half",
 			"Only the low 32 bits of the index of CPUCFG count.",
 			loongCPUCFG.noting("takes the index as an unsigned int")),
+		loongRule("discovery/nothing-without-signature",
+			"Where CPUCFG of signature-word gives 0 there is nothing else: it gives 0 for all words from first-word to last-word, and HVCL, with whatever code, ends in an exception.",
+			loongGuestDetect.noting("uses neither then"), docLoong.noting("reserves the words"),
+			qemu("target/loongarch/insns.decode", "").noting("knows no HVCL, as it emulates no virtualization")).
+			wants("value", 0, "").wants("exception", 13, "code of the exception, of an instruction that does not exist"),
 		loongRule("discovery/same-on-all-cpus",
 			"Every CPU reads the same signature and features.",
 			loongCPUCFG, loongSetFeatures.noting("refuses a second, other set"), loongGuestFeatures.noting("asks once, on whichever CPU it is on")).
@@ -117,7 +122,7 @@ func loongPrivilegeRules() []Rule {
 		loongRule("privilege/user-has-no-effect",
 			"An IPI from privilege level 3 is not sent.",
 			loongGuestSingle.noting("a guest relies on it"), loongService.noting("has no test of privilege, so that all depends on the processor")).
-			wants("wakes", 0, ""),
+			wants("wakes", 0, "").on("", "IPI"),
 	}
 }
 
@@ -135,15 +140,15 @@ func loongNumberRules() []Rule {
 		loongRule("number/not-the-kick-of-2024",
 			"Function 3, which was to be a kick, gives INVALID_CODE and wakes nobody, whatever bit 3 of the features says.",
 			loongService, loongProposal.noting("the kick, announced by what is PREEMPT now")).
-			wants("wakes", 0, ""),
+			wants("wakes", 0, "").on("", "IPI"),
 		loongRule("number/not-the-numbers-of-vendors",
 			"IPI with the arguments of NOTIFY, and NOTIFY with those of IPI, do not do each other's work: the functions are not swapped.",
 			loongService, loongVendor).
-			wants("swapped", 0, "calls"),
+			wants("swapped", 0, "calls").on("", "IPI", "STEAL_TIME"),
 		loongRule("number/success-is-zero",
 			"A call that succeeds gives 0, not 1.",
 			linux("arch/loongarch/include/asm/kvm_para.h", "KVM_HCALL_SUCCESS"), docLoong, loongVendor).
-			wants("result", 0, ""),
+			wants("result", 0, "").on("", "IPI"),
 		loongRule("number/gated",
 			"A call whose feature is not offered gives the result listed for that.",
 			loongService, loongHasFeature),
@@ -157,7 +162,7 @@ func loongNumberRules() []Rule {
 		loongRule("code/vendor",
 			"HVCL with code-vendor gives INVALID_CODE, whatever the function, and has no effect.",
 			loongHypercall, loongVendor).
-			wants("wakes", 0, ""),
+			wants("wakes", 0, "").on("", "IPI"),
 		loongRule("code/debug",
 			"HVCL with code-debug gives INVALID_CODE where the host has no debugger at the guest.",
 			loongHypercall),
@@ -208,7 +213,7 @@ func loongKickRules() []Rule {
 			"An IPI gives the result listed for it, whatever the state of its target.",
 			loongService, loongSendIPI),
 
-		loongRule("wait/sleeps-without-kick",
+		kick("wait/sleeps-without-kick",
 			"A wait that nothing ends does not end.",
 			loongIdle, loongRunnable).
 			wants("returns", 0, ""),

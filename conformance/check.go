@@ -285,8 +285,11 @@ func (t *T) Open(c microvm.Config) microvm.Machine {
 // Until looks, pausing in between, until seen returns true or the budget of looks is
 // spent. It tells whether it was seen. A pause is one millisecond, so that what is
 // waited for can run; the budget counts looks, not time.
-func (t *T) Until(seen func() bool) bool {
-	for range max(t.Looks, 1) {
+func (t *T) Until(seen func() bool) bool { return t.within(t.Looks, seen) }
+
+// within is Until with a budget of its own.
+func (t *T) within(looks int, seen func() bool) bool {
+	for range max(looks, 1) {
 		if seen() {
 			return true
 		}

@@ -55,9 +55,17 @@ func (t *T) call(name string, args ...uint64) arch.Op {
 	return t.callNumber(t.ABI.Call(name).Number, args...)
 }
 
-// directed is a call of which one argument names a CPU; the others are 0.
+// directed is a call of which one argument names a CPU; the others are 0, or what stands for one CPU
+// where that has a name.
 func (t *T) directed(name string, position, id uint64) arch.Op {
 	args := make([]uint64, len(t.ABI.Call(name).Args))
+	for i, a := range t.ABI.Call(name).Args {
+		for _, v := range a.Values {
+			if v.Name == "one" {
+				args[i] = uint64(v.Number)
+			}
+		}
+	}
 	args[position] = id
 	return t.call(name, args...)
 }

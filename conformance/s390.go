@@ -271,7 +271,7 @@ func (t *T) passes(m S390Machine, cpu int) {
 // begun and done, where they are not nil, are called before that and after the target had
 // interruptions on again, and while it runs: to begin a program, and to go on after one, takes
 // external calls of the kernel's.
-func (t *T) held(m S390Machine, begun, done func(), do []arch.Op, then ...arch.Op) (did, after []arch.Result) {
+func (t *T) held(m microvm.Machine, begun, done func(), do []arch.Op, then ...arch.Op) (did, after []arch.Result) {
 	flag := m.Alloc(8, 8, 0)
 	const running, begin, off, on, over, end = 1, 2, 3, 4, 5, 6
 	await := func(v uint64) arch.Op { return spinUntil(flag.Address(), ^uint64(0), v, 0) }

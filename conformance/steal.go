@@ -11,17 +11,20 @@ import (
 )
 
 // Steal time and preempted: a record in memory that the guest registers and the
-// hypervisor writes. abi.Scheduling names the register of the record and the fields
-// for steal and preempted.
+// hypervisor writes. abi.Scheduling names the register or the call by which it does, and the
+// fields for steal and preempted.
 
 // record is the shared record of one CPU. Around it is guarded memory, in the same page.
 type record struct {
 	area   arch.Area
 	at     uint64 // offset of the record in area
 	layout abi.Layout
-	reg    abi.Register
 	// steal and preempted are the names of those fields.
 	steal, preempted string
+	// register makes what registers the word, which is the address that the hypervisor knows the
+	// record by, and valid, or takes it back if that is 0.
+	register    func(word uint64) arch.Op
+	real, valid uint64
 }
 
 // fill is what memory holds before the hypervisor sees it: not zero, so that a zero that
@@ -31,15 +34,18 @@ const fill = 0xa5
 // record sets memory aside for a shared record: zero in steal and version, as a guest
 // leaves them, and fill in all the rest.
 func (t *T) record(m microvm.Machine) record {
-	name, preempted, _ := strings.Cut(t.ABI.Scheduling.Preempted, ".")
+	l, preempted, _ := t.ABI.PreemptedField()
 	_, steal, _ := strings.Cut(t.ABI.Scheduling.Steal, ".")
-	l := t.ABI.Layout(name)
 	// The guard before the record also keeps the record's address from being more
 	// aligned than is asked for.
 	size := l.Align + l.Size + l.Align
-	r := record{
-		m.Alloc(size, 1<<bits.Len64(size-1), fill), l.Align,
-		l, t.ABI.Register(t.ABI.Scheduling.Area), steal, preempted,
+	r := record{area: m.Alloc(size, 1<<bits.Len64(size-1), fill), at: l.Align, layout: l, steal: steal, preempted: preempted.Name}
+	if area := t.ABI.Scheduling.Area; t.ABI.HasCall(area) {
+		r.register, r.valid, r.real = t.notify, t.valid(), t.real(m, r.area)+r.at
+	} else {
+		reg := t.ABI.Register(area)
+		r.register = func(word uint64) arch.Op { return writeRegister(reg.Number, word) }
+		r.valid, r.real = reg.Enable, r.address()
 	}
 	r.set(steal, 0)
 	r.set(version, 0)
@@ -72,8 +78,8 @@ func (r record) addressOf(field string) uint64 { return r.address() + r.layout.F
 func (r record) mask(field string) uint64 { return 1<<(8*r.layout.Field(field).Size) - 1 }
 
 // on registers the record, off takes it back.
-func (r record) on() arch.Op  { return writeRegister(r.reg.Number, r.address()|r.reg.Enable) }
-func (r record) off() arch.Op { return writeRegister(r.reg.Number, 0) }
+func (r record) on() arch.Op  { return r.register(r.real | r.valid) }
+func (r record) off() arch.Op { return r.register(0) }
 
 // overwrite puts fill into the record and around it.
 func (r record) overwrite() {
@@ -127,12 +133,12 @@ func stealRegister(readsBack, reserved string) Check {
 		m := t.Open(machine())
 		cpus := []int{caller, third}
 		on := map[int]arch.Op{}
-		var read arch.Op
+		reg := t.ABI.Register(t.ABI.Scheduling.Area)
+		read := readRegister(reg.Number)
 		for _, cpu := range cpus {
-			rec := t.record(m)
-			on[cpu], read = rec.on(), readRegister(rec.reg.Number)
+			on[cpu] = t.record(m).on()
 			r := t.run(m, cpu, read, on[cpu])
-			t.Equal(readsBack, fmt.Sprintf("value before the write, CPU %d", cpu), Hex(rec.reg.Reset), Hex(r[0].Value))
+			t.Equal(readsBack, fmt.Sprintf("value before the write, CPU %d", cpu), Hex(reg.Reset), Hex(r[0].Value))
 			t.Equal(readsBack, "exception of the write", 0, r[1].Trap)
 		}
 		number := read.Arg[0]
@@ -145,7 +151,7 @@ func stealRegister(readsBack, reserved string) Check {
 
 		good := on[caller].Arg[1]
 		for b := range 64 {
-			if t.ABI.Register(t.ABI.Scheduling.Area).Reserved>>b&1 == 0 {
+			if reg.Reserved>>b&1 == 0 {
 				continue
 			}
 			r := t.run(m, caller, on[caller], writeRegister(number, good|1<<b), read, off)
