@@ -40,6 +40,8 @@ type Probe struct {
 	// instruction to be probed, "SYMBOL" or "SYMBOL+OFFSET", and Args what to keep of the
 	// registers there, in the words of Documentation/trace/kprobetrace.rst: "target=%gpr4:x64".
 	Event, At, Args string
+	// Return has At, a function, be noted when it returns instead; Args may name $retval then.
+	Return bool
 	// Filter has only such hits be kept for which it holds: "nr == 156". Empty keeps all.
 	Filter string
 }

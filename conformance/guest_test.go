@@ -21,6 +21,8 @@ type fakeKernel struct {
 	hits   [][]Hit
 	hidden error
 	open   int // recordings that nobody has ended
+	// recorder is the last recording.
+	recorder *fakeRecorder
 }
 
 func (k *fakeKernel) Write(name, text string) error {
@@ -39,7 +41,8 @@ func (k *fakeKernel) Record(...Probe) (Recorder, error) {
 		return nil, k.hidden
 	}
 	k.open++
-	return &fakeRecorder{k, k.hits}, nil
+	k.recorder = &fakeRecorder{k, k.hits}
+	return k.recorder, nil
 }
 
 type fakeRecorder struct {

@@ -65,7 +65,11 @@ func folder(p conformance.Probe) string {
 
 // definition is the line of kprobe_events that makes a probe.
 func definition(p conformance.Probe) string {
-	return strings.TrimSpace(fmt.Sprintf("p:%s/%s %s %s", group, p.Name, p.At, p.Args))
+	kind := "p"
+	if p.Return {
+		kind = "r"
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s:%s/%s %s %s", kind, group, p.Name, p.At, p.Args))
 }
 
 // name is what hits of a probe are called in a trace.

@@ -61,5 +61,6 @@ func TestProbes(t *testing.T) {
 	assert.Equal(t, "pvabi/confer", folder(probe))
 	assert.Equal(t, "confer", name(probe))
 	assert.Equal(t, "p:pvabi/confer f+16 target=%gpr4", definition(probe))
+	assert.Equal(t, "r:pvabi/x f answer=$retval", definition(conformance.Probe{Name: "x", At: "f", Return: true, Args: "answer=$retval"}))
 	assert.Equal(t, "p:pvabi/x f", definition(conformance.Probe{Name: "x", At: "f"}))
 }

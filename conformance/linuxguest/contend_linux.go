@@ -1,0 +1,104 @@
+package linuxguest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"pvabi/conformance"
+)
+
+// Contend implements conformance.Contender.
+func (k *Kernel) Contend(lock conformance.Lock, cpus []int, during func() error) error {
+	take, free, err := lockers[lock]()
+	if err != nil {
+		return fmt.Errorf("have CPUs contend for a lock: %w", err)
+	}
+	var stop atomic.Bool
+	var threads sync.WaitGroup
+	ended := make([]error, len(cpus))
+	for i, cpu := range cpus {
+		threads.Go(func() {
+			ended[i] = k.Pinned(cpu, func() error {
+				for !stop.Load() {
+					if err := take(); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		})
+	}
+	// Also where during panics, as a check does that ends early.
+	defer func() {
+		stop.Store(true)
+		threads.Wait()
+		free()
+	}()
+	err = during()
+	stop.Store(true)
+	threads.Wait()
+	return errors.Join(append(ended, err)...)
+}
+
+// lockers make what takes a lock of the kernel, for long, and lets go of it; several threads can do
+// so at once.
+var lockers = map[conformance.Lock]func() (take func() error, free func(), err error){
+	conformance.SpinLock:  spinLocker,
+	conformance.SleepLock: sleepLocker,
+}
+
+// spinLocker adds to an eventfd that many others wait for: the kernel wakes each of them while it
+// holds the spinlock of the eventfd's wait queue (fs/eventfd.c, eventfd_write; fs/eventpoll.c,
+// ep_poll_callback).
+func spinLocker() (take func() error, free func(), err error) {
+	const waiters = 500
+	var files []int
+	free = func() {
+		for _, f := range files {
+			_ = unix.Close(f)
+		}
+	}
+	event, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, nil, fmt.Errorf("eventfd: %w", err)
+	}
+	files = append(files, event)
+	for range waiters {
+		poll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+		if err == nil {
+			files = append(files, poll)
+			err = unix.EpollCtl(poll, unix.EPOLL_CTL_ADD, event, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET})
+		}
+		if err != nil {
+			free()
+			return nil, nil, fmt.Errorf("one of %d that wait for an eventfd: %w", waiters, err)
+		}
+	}
+	one := []byte{1, 0, 0, 0, 0, 0, 0, 0}
+	return func() error {
+		_, err := unix.Write(event, one)
+		return err
+	}, free, nil
+}
+
+// sleepLocker writes to a file, over and over the same part of it: the kernel holds the lock of the
+// inode, for whose owner others spin while that runs (kernel/locking/rwsem.c, rwsem_spin_on_owner).
+func sleepLocker() (take func() error, free func(), err error) {
+	f, err := os.CreateTemp("", "pvabi-lock-*")
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	content := make([]byte, 256<<10)
+	return func() error {
+		_, err := f.WriteAt(content, 0)
+		return err
+	}, func() { _ = f.Close() }, nil
+}
