@@ -94,6 +94,10 @@ func Targets() []Target {
 			Rules: conformance.X86KVMBelowRules(),
 			suite: func(ctx context.Context) (*conformance.Suite, error) { return conformance.X86KVMBelow(ctx, user.Open) },
 		},
+		xenTarget("x86-xen", "Debian's newest Xen", Xen{}, 4),
+		xenTarget("x86-xen-4.17", "Xen 4.17", Xen{Suite: "bookworm", Version: "4.17"}, 4),
+		xenTarget("x86-xen-nopvspin", "Debian's newest Xen", Xen{}, 4, "nopvspin"),
+		xenTarget("x86-xen-one-vcpu", "Debian's newest Xen", Xen{}, 1),
 		{
 			Name: "powerpc-qemu", Platform: "powerpc-papr", Implementer: implementedByQEMU,
 			Text:  "the hypervisor that QEMU's machine pseries is under TCG, asked by a module in a Linux guest",

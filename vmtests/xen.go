@@ -24,6 +24,23 @@ type Xen struct {
 // clouds cannot.
 const dom0Flavour = "amd64"
 
+// xenTarget is a target on a Xen: its domain 0 has that many vCPUs, which share one CPU, and
+// words on its command line.
+func xenTarget(name, text string, x Xen, cpus int, words ...string) Target {
+	return Target{
+		Name: name, Platform: "x86-xen", Implementer: "Xen",
+		Text:  text + " under QEMU TCG, and its domain 0, a Linux guest",
+		Rules: conformance.XenGuestRules(),
+		Guest: &Guest{
+			GOARCH: "amd64", CPUs: cpus, Xen: &x, Flavour: dom0Flavour,
+			// Linux patches its code, which QEMU's threads do not always see in the right order.
+			Threads: qemu.OneThread,
+			Modules: []string{"xen_privcmd", "xen_evtchn"}, Needs: []string{"/dev/xen/privcmd", "/dev/xen/evtchn"},
+			Append: words,
+		},
+	}
+}
+
 // TakesXen tells whether the target's Xen may be replaced by one of the user's.
 func (t Target) TakesXen() bool {
 	return t.Guest != nil && t.Guest.Xen != nil && t.Guest.Xen.Version == ""
