@@ -148,6 +148,23 @@ func unknownNames(d *text) []Finding {
 	return out
 }
 
+// undescribed lists calls and features of the headers that the document does not name.
+func undescribed(d *text) []Finding {
+	said := map[string]bool{}
+	for _, line := range d.lines {
+		for _, name := range identifiers(line) {
+			said[name] = true
+		}
+	}
+	var out []Finding
+	for _, b := range d.table.bindings(d.table.abi()) {
+		if call := strings.HasPrefix(b.number, "calls/") || strings.HasPrefix(b.number, "features/"); call && !said[b.c] {
+			out = append(out, d.say(-1, b.c, "the document does not describe it"))
+		}
+	}
+	return out
+}
+
 // cpuidLeaves finds leaves that are none of KVM's.
 func cpuidLeaves(d *text) []Finding {
 	p := d.table.abi()

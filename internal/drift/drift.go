@@ -224,7 +224,7 @@ func names(text string) map[string]bool {
 }
 
 // tables are all platforms' tables.
-func tables() []table { return []table{x86KVM(), powerpcPAPR(), s390()} }
+func tables() []table { return []table{x86KVM(), x86Xen(), loongArch(), powerpcPAPR(), s390()} }
 
 // members binds size, alignment and fields of each layout whose name is that of a
 // struct, except the fields named in skip as layout.field.
@@ -244,6 +244,26 @@ func members(p *abi.Platform, skip ...string) []binding {
 			out = append(out,
 				binding{number: at + "/fields/" + f.Name + "/offset", c: name, what: offset},
 				binding{number: at + "/fields/" + f.Name + "/size", c: name, what: size})
+		}
+	}
+	return out
+}
+
+// whole lists the structs of which all fields of abi are bound, with the names of the
+// members: of these a member without a binding is new.
+func whole(p *abi.Platform, bindings []binding) map[string]map[string]bool {
+	out := map[string]map[string]bool{}
+	for _, b := range bindings {
+		if tag, member, ok := strings.Cut(b.c, "."); ok && b.what == offset {
+			if out[tag] == nil {
+				out[tag] = map[string]bool{}
+			}
+			out[tag][member] = true
+		}
+	}
+	for _, l := range p.Layouts {
+		if len(out[l.Name]) < len(l.Fields) {
+			delete(out, l.Name)
 		}
 	}
 	return out

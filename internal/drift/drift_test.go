@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"pvabi/abi"
 )
 
 // world makes the headers that a table wants, so that they say just what abi does.
@@ -36,10 +38,15 @@ func world(t table) map[string]string {
 		case x.what == exists:
 			enum = append(enum, x.c)
 		case x.what == bit && !strings.Contains(x.c, " "):
-			define(x.c, fmt.Sprintf("(1 << %d)", n))
+			define(x.c, fmt.Sprintf("(1UL << %d)", n))
 		case x.what != value:
 		case strings.Contains(x.c, "KVM_SIGNATURE"):
 			define("KVM_SIGNATURE", `"KVMKVMKVM\0\0\0"`)
+			if p.Name == "loongarch-kvm" {
+				b.WriteString("#undef KVM_SIGNATURE\n#define KVM_SIGNATURE \"KVM\\0\"\n")
+			}
+		case strings.Contains(x.c, "CPUCFG_KVM_SIZE"):
+			define("CPUCFG_KVM_SIZE", "0x100")
 		case strings.Contains(x.c, "SIGP_STATUS_"):
 			define("SIGP_CC_STATUS_STORED", "1")
 			define(name, fmt.Sprint(n&(1<<32-1)))
@@ -64,7 +71,7 @@ func world(t table) map[string]string {
 		l := p.Layout(tag)
 		fmt.Fprintf(&b, "struct %s {\n", tag)
 		for _, f := range l.Fields {
-			fmt.Fprintf(&b, "\tu8 %s[%d];\n", f.Name, f.Size)
+			fmt.Fprintf(&b, "\tu8 %s[%d];\n", cName(t, l, f), f.Size)
 		}
 		b.WriteString("};\n")
 	}
@@ -75,6 +82,17 @@ func world(t table) map[string]string {
 	// The last header is read as C in all tables.
 	files[t.headers[len(t.headers)-1].file] = b.String()
 	return files
+}
+
+// cName is what the tree calls a field.
+func cName(t table, l abi.Layout, f abi.Field) string {
+	for _, b := range t.bindings(t.abi()) {
+		if b.number == "layouts/"+l.Name+"/fields/"+f.Name+"/offset" {
+			_, name, _ := strings.Cut(b.c, ".")
+			return name
+		}
+	}
+	return f.Name
 }
 
 // tree is a file system with the files.
@@ -101,7 +119,7 @@ func TestTreeThatAgrees(t *testing.T) {
 			require.NoError(t, err)
 			assert.Empty(t, got.Findings)
 			assert.Equal(t, len(table.bindings(table.abi())), got.Held)
-			assert.Greater(t, got.Held, 30)
+			assert.Greater(t, got.Held, 20)
 		})
 	}
 }
@@ -148,8 +166,8 @@ func TestTreeThatMoved(t *testing.T) {
 	}{
 		"number":           {"#define KVM_HC_KICK_CPU 0x5UL", "#define KVM_HC_KICK_CPU 0x6UL", "7.2.12", map[Kind]int{Differs: 1}, "calls/KICK_CPU/number: abi has 5, KVM_HC_KICK_CPU is 6"},
 		"error's sign":     {"#define KVM_ENOSYS 1000", "#define KVM_ENOSYS -1000", "7.2.12", map[Kind]int{Differs: 1}, "-KVM_ENOSYS is 1000"},
-		"bit":              {"#define KVM_VCPU_FLUSH_TLB (1 << 1)", "#define KVM_VCPU_FLUSH_TLB (1 << 2)", "7.2.12", map[Kind]int{Differs: 1}, "preempted.FLUSH_TLB"},
-		"mask of two bits": {"#define KVM_VCPU_FLUSH_TLB (1 << 1)", "#define KVM_VCPU_FLUSH_TLB 3", "7.2.12", map[Kind]int{Differs: 1}, "preempted.FLUSH_TLB"},
+		"bit":              {"#define KVM_VCPU_FLUSH_TLB (1UL << 1)", "#define KVM_VCPU_FLUSH_TLB (1UL << 2)", "7.2.12", map[Kind]int{Differs: 1}, "preempted.FLUSH_TLB"},
+		"mask of two bits": {"#define KVM_VCPU_FLUSH_TLB (1UL << 1)", "#define KVM_VCPU_FLUSH_TLB 3", "7.2.12", map[Kind]int{Differs: 1}, "preempted.FLUSH_TLB"},
 		"signature":        {`"KVMKVMKVM\0\0\0"`, `"KVMKVMKVN\0\0\0"`, "7.2.12", map[Kind]int{Differs: 1}, "signature-edx"},
 		"gone":             {"#define KVM_HC_SEND_IPI 0xaUL\n", "", "7.2.12", map[Kind]int{Gone: 1}, "there is no KVM_HC_SEND_IPI"},
 		"not there yet":    {"#define KVM_HC_SEND_IPI 0xaUL\n", "", "4.18.0", map[Kind]int{Later: 1}, "since 4.19"},

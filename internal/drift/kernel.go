@@ -6,11 +6,14 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
 
+	"pvabi/abi"
 	"pvabi/initramfs"
 )
 
@@ -52,7 +55,7 @@ func Kernel(file string) (*Report, error) {
 			l.file = file
 			return l
 		})
-		out.Findings = append(out.Findings, unknownMembers(types, held, file)...)
+		out.Findings = append(out.Findings, unknownMembers(p, types, held, file)...)
 		r.Platforms = append(r.Platforms, out)
 	}
 	return r, nil
@@ -138,24 +141,13 @@ func (t *types) look(b binding) lookup {
 }
 
 // unknownMembers lists members of held structs that no binding mentions.
-func unknownMembers(t *types, held []binding, file string) []Finding {
-	bound := map[string]int{}
-	for _, b := range held {
-		bound[b.c]++
-		if tag, _, ok := strings.Cut(b.c, "."); ok {
-			bound[tag+".*"]++
-		}
-	}
+func unknownMembers(p *abi.Platform, t *types, held []binding, file string) []Finding {
 	var out []Finding
-	for _, b := range held {
-		s := t.structs[b.c]
-		// Structs of which single members are held are not listed whole.
-		if b.what != size || bound[b.c+".*"] < 6 {
-			continue
-		}
-		for _, m := range s.members {
-			if m.name != "" && bound[b.c+"."+m.name] == 0 {
-				out = append(out, Finding{Kind: New, Name: b.c + "." + m.name, Tree: fmt.Sprintf("%d bytes at %d", m.size, m.offset), File: file})
+	structs := whole(p, held)
+	for _, tag := range slices.Sorted(maps.Keys(structs)) {
+		for _, m := range t.structs[tag].members {
+			if m.name != "" && !structs[tag][m.name] {
+				out = append(out, Finding{Kind: New, Name: tag + "." + m.name, Tree: fmt.Sprintf("%d bytes at %d", m.size, m.offset), File: file})
 			}
 		}
 	}

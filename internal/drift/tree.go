@@ -152,8 +152,9 @@ func (t table) read(tree fs.FS, bindings []binding) (*unit, error) {
 		return nil, err
 	}
 	sources := []cc.Source{
-		{Name: "<predefined>", Value: prelude + t.prelude},
-		{Name: "<builtin>", Value: "int __predefined_declarator;\n"},
+		// The front end wants this declaration, and as the first.
+		{Name: "<predefined>", Value: "int __predefined_declarator;\n" + prelude + t.prelude},
+		{Name: "<builtin>", Value: "\n"},
 	}
 	for _, h := range t.headers {
 		data, err := fs.ReadFile(tree, h.file)
@@ -177,7 +178,7 @@ func (t table) read(tree fs.FS, bindings []binding) (*unit, error) {
 		}
 	}
 	sources = append(sources, cc.Source{Name: "<abi>", Value: tail.String()})
-	ast, err := cc.Translate(&cc.Config{
+	ast, err := translate(&cc.Config{
 		ABI: target, FS: nothing{}, FSOnly: true,
 		IncludePaths: []string{"."}, SysIncludePaths: []string{"."},
 		EvalAllMacros: true, Header: true, ABILayout: true, ExpansionLimit: expansions,
@@ -192,6 +193,16 @@ func (t table) read(tree fs.FS, bindings []binding) (*unit, error) {
 		}
 	}
 	return u, nil
+}
+
+// translate is cc.Translate, which panics on some input that is no C.
+func translate(cfg *cc.Config, sources []cc.Source) (ast *cc.AST, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the C front end gave up: %v", p)
+		}
+	}()
+	return cc.Translate(cfg, sources)
 }
 
 // macro is the name of the macro that stands for a binding's expression.
@@ -291,16 +302,9 @@ func integer(m *cc.Macro) (int64, bool) {
 // no binding mentions.
 func (u *unit) unknown(t table, bindings []binding) []Finding {
 	bound := map[string]bool{}
-	layouts := map[string]map[string]bool{}
 	for _, b := range bindings {
 		for _, name := range identifiers(b.c) {
 			bound[name] = true
-		}
-		if tag, member, ok := strings.Cut(b.c, "."); ok && (b.what == offset || b.what == size) {
-			if layouts[tag] == nil {
-				layouts[tag] = map[string]bool{}
-			}
-			layouts[tag][member] = true
 		}
 	}
 	var out []Finding
@@ -320,14 +324,14 @@ func (u *unit) unknown(t table, bindings []binding) []Finding {
 	for name, e := range u.enumerators() {
 		add(name, fmt.Sprint(e.Value()), e.Position().Filename, e.Position().Line)
 	}
-	for tag, members := range layouts {
+	for tag, members := range whole(t.abi(), bindings) {
 		s := u.structs[tag]
 		if s == nil {
 			continue
 		}
 		for i := range s.NumFields() {
 			f := s.FieldByIndex(i)
-			if f.Name() == "" || members[f.Name()] || len(members) < 3 {
+			if f.Name() == "" || members[f.Name()] {
 				continue
 			}
 			tagToken := s.Tag()
