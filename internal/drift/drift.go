@@ -193,6 +193,8 @@ type table struct {
 	abi func() *abi.Platform
 	// goarch selects the C ABI, and the kernels that have type information for it.
 	goarch string
+	// since is a version of Linux from which on all headers are there; empty if always.
+	since string
 	// headers are read in this order, each with those before it.
 	headers []header
 	// prelude is C that goes before the headers: what they need of others.

@@ -207,6 +207,15 @@ func TestTreeThatCannotBeRead(t *testing.T) {
 	_, err = table.tree(tree(files), "7.2.12")
 	assert.ErrorContains(t, err, "dtl.h:")
 
+	table = loongArch()
+	files = world(table)
+	delete(files, table.headers[0].file)
+	got, err := table.tree(tree(files), "6.1.172")
+	assert.NoError(t, err)
+	assert.Equal(t, map[Kind]int{Later: 1}, kinds(got))
+	_, err = table.tree(tree(files), "6.13.0")
+	assert.ErrorContains(t, err, "is missing")
+
 	_, err = Tree(t.TempDir())
 	assert.ErrorContains(t, err, "is no Linux tree")
 }

@@ -7,6 +7,7 @@ func loongArch() table {
 	return table{
 		abi:    abi.LoongArch,
 		goarch: "loong64",
+		since:  "6.13",
 		headers: []header{
 			{file: "arch/loongarch/include/uapi/asm/kvm_para.h"},
 			{file: "arch/loongarch/include/asm/kvm_para.h"},

@@ -98,7 +98,10 @@ func (t table) tree(tree fs.FS, version string) (Platform, error) {
 	out := Platform{Name: p.Name}
 	bindings := t.bindings(p)
 	u, err := t.read(tree, bindings)
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) && t.since != "" && older(version, t.since) {
+		out.Findings = []Finding{{Kind: Later, Number: p.Name, Name: "header of it", ABI: p.Title, File: t.headers[0].file, Note: "all since " + t.since}}
+		return out, nil
+	} else if err != nil {
 		return out, err
 	}
 	for _, h := range t.headers {
