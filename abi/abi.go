@@ -105,7 +105,7 @@ type Arg struct {
 
 // Value returns the named value of the argument; an unknown name panics.
 func (a Arg) Value(name string) int64 {
-	return must(a.Values, name, func(v Value) string { return v.Name }, "value of argument "+a.Name).Number
+	return must(a.Values, name, func(v Value) string { return v.Name }, "value of argument", a.Name).Number
 }
 
 // Outcome is one result of a call and when it is given.
@@ -141,7 +141,7 @@ type Call struct {
 
 // Arg returns the argument with that name; an unknown name panics.
 func (c Call) Arg(name string) Arg {
-	return must(c.Args, name, func(a Arg) string { return a.Name }, "argument of "+c.Name)
+	return must(c.Args, name, func(a Arg) string { return a.Name }, "argument of", c.Name)
 }
 
 // Errno is an error number of the platform.
@@ -186,6 +186,9 @@ type Register struct {
 	// give back what was written.
 	Reset    uint64 `json:"reset"`
 	Readable bool   `json:"readable"`
+	// Kept is true where an INIT of the CPU leaves the value, which it resets
+	// otherwise.
+	Kept bool `json:"kept,omitempty"`
 	// Bits names further bits that have a meaning of their own.
 	Bits    []RegisterBit `json:"bits,omitempty"`
 	Sources []Source      `json:"sources"`
@@ -200,7 +203,7 @@ type RegisterBit struct {
 
 // Bit returns the mask of a named bit of the register.
 func (r Register) Bit(name string) uint64 {
-	b := must(r.Bits, name, func(b RegisterBit) string { return b.Name }, "bit of "+r.Name)
+	b := must(r.Bits, name, func(b RegisterBit) string { return b.Name }, "bit of", r.Name)
 	return 1 << b.Bit
 }
 
@@ -239,12 +242,12 @@ type FieldBit struct {
 // Field returns the member with that name; an unknown name is a mistake in the
 // caller and panics.
 func (l Layout) Field(name string) Field {
-	return must(l.Fields, name, func(f Field) string { return f.Name }, "field of "+l.Name)
+	return must(l.Fields, name, func(f Field) string { return f.Name }, "field of", l.Name)
 }
 
 // Bit returns the mask of a named bit of a field.
 func (l Layout) Bit(field, name string) uint64 {
-	b := must(l.Bits, field+"."+name, func(b FieldBit) string { return b.Field + "." + b.Name }, "bit of "+l.Name)
+	b := must(l.Bits, field+"."+name, func(b FieldBit) string { return b.Field + "." + b.Name }, "bit of", l.Name)
 	return 1 << b.Bit
 }
 
@@ -370,7 +373,7 @@ func (p *Platform) PreemptedField() (Layout, Field, uint64) {
 // Result returns what a call gives in the case that the named outcome is about;
 // unknown names panic.
 func (p *Platform) Result(call, when string) int64 {
-	o := must(p.Call(call).Outcomes, when, func(o Outcome) string { return o.When }, "outcome of "+call)
+	o := must(p.Call(call).Outcomes, when, func(o Outcome) string { return o.When }, "outcome of", call)
 	if o.Error != "" {
 		return p.Errno(o.Error)
 	}
@@ -422,16 +425,16 @@ func (p *Platform) HasRule(name string) bool {
 
 // Want returns the named number that a rule demands; unknown names panic.
 func (p *Platform) Want(rule, value string) int64 {
-	return must(p.Rule(rule).Want, value, func(v Value) string { return v.Name }, "value of rule "+rule).Number
+	return must(p.Rule(rule).Want, value, func(v Value) string { return v.Name }, "value of rule", rule).Number
 }
 
 // must finds a row by name. A miss is a mistake in the program, never in its
 // input, so it panics; the engine turns that into an error of the equipment.
-func must[T any](rows []T, name string, key func(T) string, what string) T {
+func must[T any](rows []T, name string, key func(T) string, what ...string) T {
 	for _, row := range rows {
 		if key(row) == name {
 			return row
 		}
 	}
-	panic(fmt.Sprintf("abi: no %s named %q", what, name))
+	panic(fmt.Sprintf("abi: no %s named %q", strings.Join(what, " "), name))
 }

@@ -309,6 +309,7 @@ func x86Registers() []Register {
 	wall := register("WALL_CLOCK_NEW", 0x4b564d00, "CLOCKSOURCE2", wallText, wallClock, unaligned)
 	time := register("SYSTEM_TIME_NEW", 0x4b564d01, "CLOCKSOURCE2", systemText, systemTime, clockReset, unaligned)
 	oldTime.Enable, time.Enable = enable, enable
+	old.Kept, wall.Kept = true, true
 
 	fault := register("ASYNC_PF_EN", 0x4b564d02, "ASYNC_PF",
 		"Guest-physical address of the CPU's kvm_vcpu_pv_apf_data, a multiple of 64, with an enable bit, which works together with DELIVERY_AS_INT only, and control bits. Without a local APIC in the kernel only 0 is accepted.",
@@ -340,6 +341,7 @@ func x86Registers() []Register {
 		linux("arch/x86/kvm/x86.c", "kvm_arch_vcpu_postcreate"), linux("arch/x86/kvm/x86.c", "kvm_arch_no_poll"), docMSR)
 	poll.Reserved = ^uint64(1)
 	poll.Reset = 1
+	poll.Kept = true
 	poll.Enable = enable
 
 	vector := register("ASYNC_PF_INT", 0x4b564d06, "ASYNC_PF_INT",

@@ -45,6 +45,7 @@ func x86Rules() []Rule {
 	for _, r := range [][]Rule{
 		x86DiscoveryRules(), x86NumberRules(), x86ConventionRules(),
 		x86KickRules(), x86YieldRules(), x86StealRules(),
+		x86RegisterRules(), x86AreaRules(), x86ClockRules(),
 	} {
 		rules = append(rules, r...)
 	}

@@ -81,4 +81,4 @@ func numbers(version string) []int {
 func pad(v []int, n int) []int { return append(v, make([]int, n-len(v))...) }
 
 // Deviations lists what is known of all implementers.
-var Deviations = slices.Concat(qemuPAPRDeviations, qemuS390Deviations)
+var Deviations = slices.Concat(linuxKVMDeviations, qemuPAPRDeviations, qemuS390Deviations)

@@ -110,6 +110,7 @@ func x86Native(isa *arch.ISA, leaf arch.Result) string {
 func x86Checks() []Check {
 	split := machine()
 	split.IRQChip = microvm.Split
+	areas := x86Areas()
 	return []Check{
 		x86Discovery(true),
 		x86OtherHypervisor(),
@@ -160,6 +161,21 @@ func x86Checks() []Check {
 		stealOff("steal/disabled"),
 		preemptedBusy("preempted/running", "preempted/descheduled", "PREEMPTED"),
 		preemptedIdle("preempted/waiting", "preempted/in-vmm", "preempted/cleared-at-entry"),
+
+		x86ResetValues("register/reset-values"),
+		x86AfterInit("register/after-init"),
+		x86ReadsBack("register/reads-back"),
+		x86Reserved("register/reserved-bits"),
+		x86UndefinedRegisters("register/undefined"),
+		x86RegisterGates(),
+		x86ControlBits("register/control-bits-gated"),
+		x86NeedsAPIC("register/needs-apic"),
+		x86Area(areas[0]), x86Area(areas[1]), x86Area(areas[2]), x86Area(areas[3]),
+		x86ClockEven("clock/version-even"),
+		x86ClockReader("clock/version-protocol"),
+		x86ClockOrder("clock/order-across-cpus"),
+		x86WallClock(),
+		x86GuestStopped("clock/guest-stopped"),
 	}
 }
 
@@ -500,7 +516,6 @@ func x86SendIPI(rule string) Check {
 	const below = 1 // between the lowest id of the bitmap and the target's
 	return Check{Rules: []string{rule}, Run: func(t *T) {
 		m := t.Open(machine())
-		interrupts := func(on uint64) arch.Op { return arch.Op{Kind: arch.Interrupts, Arg: [6]uint64{on}} }
 		end := t.runner(m, target, interrupts(1))
 		t.run(m, caller, interrupts(1), t.noKick(), interrupts(0))
 		for _, c := range []struct {

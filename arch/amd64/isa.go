@@ -23,7 +23,7 @@
 //
 // An exception ends the operation that it happens in: vector and error code are in
 // its result, and the program goes on with the next. On a bare CPU the Vectors see to
-// that. In a kernel its own table of exceptions does: Fixups lists each instruction
+// that, and put CR2 of a page fault into Result.Aux. In a kernel its own table of exceptions does: Fixups lists each instruction
 // that may fault together with the place to go on at, with the number of the exception
 // in RAX, as EX_TYPE_FAULT of Linux has it (arch/x86/mm/extable.c, ex_handler_fault).
 //
@@ -104,6 +104,9 @@ func Interrupt(id uint64, vector uint8) arch.Op { return command(id, uint64(vect
 
 // NonMaskable returns the operation that sends an NMI to the CPU with that APIC id.
 func NonMaskable(id uint64) arch.Op { return command(id, 4<<8) }
+
+// Init returns the operation that sends an INIT to the CPU with that APIC id.
+func Init(id uint64) arch.Op { return command(id, 5<<8) }
 
 func command(id, low uint64) arch.Op {
 	const assert = 1 << 14

@@ -70,6 +70,7 @@ const (
 	// pushes an error code (Intel SDM volume 3, "Exception and interrupt reference";
 	// 29 and 30 are AMD's: APM volume 2, "Vectors").
 	exceptions  = 32
+	pageFault   = 14
 	withCode    = 1<<8 | 1<<10 | 1<<11 | 1<<12 | 1<<13 | 1<<14 | 1<<17 | 1<<21 | 1<<29 | 1<<30
 	vectorShift = 4 // 1<<vectorShift is VectorStride
 )

@@ -691,6 +691,12 @@ TEXT ·gate(SB), NOSPLIT|NOFRAME, $0-0
 	LEAQ 8(SP), SP
 
 recorded:
+	CMPQ AX, $const_pageFault
+	JNE  noted
+	MOVQ CR2, CX
+	MOVQ CX, const_resultAux(R13)
+
+noted:
 	INCQ AX
 	MOVQ AX, const_resultTrap(R13)
 	MOVQ const_frameResume(R15), AX

@@ -34,6 +34,7 @@ const (
 //   - load writes the probe into the memory, for programs may write there;
 //   - begin has an idle CPU's registers ready for the entry of the probe, at the frame's program;
 //   - answer does what a call asks that is for the carrier, and tells whether the CPU goes on;
+//   - supply gives back what was taken away from the memory;
 //   - restore brings a CPU that stands still and its frame back to the state after creation,
 //     and settle has those do the rest, which only a CPU that runs can do;
 //   - first shows that this KVM runs programs, and leaves the machine as after creation.
@@ -288,7 +289,10 @@ func (m *machine) place(to func(thread int) *unix.CPUSet) error {
 
 // Reset implements arch.Machine.
 func (m *machine) Reset() error {
-	// All must stand still before any is brought back.
+	// All must stand still before any is brought back, and none may wait for memory.
+	if err := m.supply(); err != nil {
+		return fmt.Errorf("microvm: reset: %w", err)
+	}
 	for i, c := range m.cpus {
 		if err := c.halt(); err != nil {
 			return fmt.Errorf("microvm: reset CPU %d: %w", i, err)
@@ -329,7 +333,7 @@ func (c *cpu) halt() error {
 
 // Close implements Machine.
 func (m *machine) Close() error {
-	var errs []error
+	errs := []error{m.supply()}
 	for _, c := range m.cpus {
 		errs = append(errs, c.halt())
 	}

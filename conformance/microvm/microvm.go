@@ -63,6 +63,33 @@ type Rouser interface {
 	Rouse(cpu int) error
 }
 
+// Monitor is a Machine of x86 whose carrier does what only a machine's monitor, or its host, can.
+type Monitor interface {
+	Machine
+	Caller
+	// Restart makes a CPU that has taken an INIT idle, in 64-bit mode, with its local APIC as after
+	// creation. The registers of the paravirtual ABI are what INIT has made of them. It is an
+	// error if the CPU has taken none.
+	Restart(cpu int) error
+	// MarkStopped has the hypervisor tell an idle CPU's guest, by its clock, that it was stopped
+	// for a while.
+	MarkStopped(cpu int) error
+	// ResetClock sets the guest's clock to what it is, on which the hypervisor writes those of all
+	// CPUs, of each when it is next in the guest.
+	ResetClock() error
+	// TimeOfDay is the host's, in nanoseconds since 1970.
+	TimeOfDay() uint64
+	// Withhold takes away the page at an address until Supply gives it back as it was, or Reset: a
+	// CPU that reaches for it has to wait for it. The carrier may not reach for it either. Asked
+	// tells whether somebody has reached for it.
+	Withhold(page uint64) error
+	Supply(page uint64) error
+	Asked(page uint64) (bool, error)
+}
+
+// PageSize is the size of a page in bytes.
+const PageSize = 4096
+
 // IRQChip says where the interrupt controllers are emulated.
 type IRQChip int
 

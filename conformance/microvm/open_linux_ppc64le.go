@@ -151,6 +151,9 @@ const (
 	settleReads  = 1 << 20
 )
 
+// supply has nothing to do: no memory is taken away.
+func (*machine) supply() error { return nil }
+
 // settle has each CPU take a decrementer interrupt in a wait. A kick that nobody waited for
 // cannot be taken back otherwise: KVM keeps it until the next wait (kvmppc_cede in
 // arch/powerpc/kvm/book3s_hv.c, Linux 7.2). It also turns the decrementer off for as long as it

@@ -20,6 +20,7 @@ const (
 	getLAPIC          = input | unsafe.Sizeof(lapic{})<<16 | 0x8e
 	setLAPIC          = output | unsafe.Sizeof(lapic{})<<16 | 0x8f
 	setCPUID2         = output | sizeofCPUIDHead<<16 | 0x90
+	getMPState        = input | 4<<16 | 0x98
 	setMPState        = output | 4<<16 | 0x99
 	getEvents         = input | unsafe.Sizeof(events{})<<16 | 0x9f
 	setEvents         = output | unsafe.Sizeof(events{})<<16 | 0xa0
@@ -27,6 +28,9 @@ const (
 	setXSave          = output | unsafe.Sizeof(xsave{})<<16 | 0xa5
 	getXCRs           = input | unsafe.Sizeof(xcrs{})<<16 | 0xa6
 	setXCRs           = output | unsafe.Sizeof(xcrs{})<<16 | 0xa7
+	setClock          = output | unsafe.Sizeof(clock{})<<16 | 0x7b
+	getClock          = input | unsafe.Sizeof(clock{})<<16 | 0x7c
+	clockControl      = none | 0xad
 )
 
 // Heads of structures that end in an array.
@@ -63,6 +67,11 @@ type (
 		GDT, IDT                                Table
 		CR0, CR2, CR3, CR4, CR8, EFER, APICBase uint64
 		Interrupts                              [4]uint64
+	}
+	clock struct {
+		Clock    uint64
+		Flags, _ uint32
+		_        [4]uint64
 	}
 	lapic  [1024]byte
 	xsave  [4096]byte

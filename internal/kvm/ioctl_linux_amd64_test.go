@@ -29,6 +29,7 @@ func TestIoctlNumbers(t *testing.T) {
 		"KVM_GET_LAPIC":              {getLAPIC, 0x8400ae8e},
 		"KVM_SET_LAPIC":              {setLAPIC, 0x4400ae8f},
 		"KVM_SET_CPUID2":             {setCPUID2, 0x4008ae90},
+		"KVM_GET_MP_STATE":           {getMPState, 0x8004ae98},
 		"KVM_SET_MP_STATE":           {setMPState, 0x4004ae99},
 		"KVM_GET_VCPU_EVENTS":        {getEvents, 0x8040ae9f},
 		"KVM_SET_VCPU_EVENTS":        {setEvents, 0x4040aea0},
@@ -37,6 +38,9 @@ func TestIoctlNumbers(t *testing.T) {
 		"KVM_SET_XSAVE":              {setXSave, 0x5000aea5},
 		"KVM_GET_XCRS":               {getXCRs, 0x8188aea6},
 		"KVM_SET_XCRS":               {setXCRs, 0x4188aea7},
+		"KVM_SET_CLOCK":              {setClock, 0x4030ae7b},
+		"KVM_GET_CLOCK":              {getClock, 0x8030ae7c},
+		"KVM_KVMCLOCK_CTRL":          {clockControl, 0xaead},
 		"KVM_GET_STATS_FD":           {getStatsFD, 0xaece},
 	} {
 		assert.Equal(t, tc[1], tc[0], "%s: want %#x, got %#x", name, tc[1], tc[0])

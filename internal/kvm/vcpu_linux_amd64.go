@@ -70,8 +70,27 @@ func (c *VCPU) EnableAPIC() error {
 	})
 }
 
-// runnable is KVM_MP_STATE_RUNNABLE.
-const runnable = 0
+// KVM_MP_STATE_RUNNABLE, and KVM_MP_STATE_INIT_RECEIVED.
+const (
+	runnable = 0
+	inited   = 2
+)
+
+// Inited tells whether the CPU, which must not run, has taken an INIT and waits to be started.
+func (c *VCPU) Inited() (bool, error) {
+	var state uint32
+	err := c.do(func() error { return named("KVM_GET_MP_STATE", pass(c.fd, getMPState, &state)) })
+	return state == inited, err
+}
+
+// MarkStopped has the guest told, by its clock, that its CPU was stopped. The error is EINVAL
+// where the guest has no clock.
+func (c *VCPU) MarkStopped() error {
+	return c.do(func() error {
+		_, err := control(c.fd, clockControl, 0)
+		return named("KVM_KVMCLOCK_CTRL", err)
+	})
+}
 
 // Wake makes the CPU one that runs, not one that waits to be started by another. It also
 // forgets a kick that nobody waited for (kvm_set_mp_state in arch/x86/kvm/x86.h).

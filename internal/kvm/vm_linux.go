@@ -93,6 +93,7 @@ type VM struct {
 	config  Config
 	devices []int // files of what KVM emulates for the machine
 	cpus    []*VCPU
+	vmArch
 }
 
 // NewVM makes a machine without CPUs.
@@ -133,7 +134,7 @@ func (v *VM) Close() error {
 	for _, d := range v.devices {
 		errs = append(errs, unix.Close(d))
 	}
-	errs = append(errs, unix.Close(v.fd))
+	errs = append(errs, v.closeArch(), unix.Close(v.fd))
 	if v.Memory != nil {
 		errs = append(errs, unix.Munmap(v.Memory))
 	}

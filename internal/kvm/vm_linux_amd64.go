@@ -82,3 +82,16 @@ func (v *VM) setUpArch() error {
 	}
 	return nil
 }
+
+// ResetClock sets the machine's clock to what it is, on which KVM writes those of all CPUs.
+func (v *VM) ResetClock() error {
+	var c clock
+	if err := pass(v.fd, getClock, &c); err != nil {
+		return fmt.Errorf("kvm: KVM_GET_CLOCK: %w", err)
+	}
+	c.Flags = 0
+	if err := pass(v.fd, setClock, &c); err != nil {
+		return fmt.Errorf("kvm: KVM_SET_CLOCK: %w", err)
+	}
+	return nil
+}

@@ -16,6 +16,11 @@ const (
 	noVM    = "is kvm-hv loaded, and is this bare metal or a guest whose hypervisor can nest (QEMU: -M pseries,cap-nested-hv=on or cap-nested-papr=on)? The kernel's messages say why not"
 )
 
+// vmArch is what a machine has on PowerPC only, and closeArch gives it back.
+type vmArch struct{}
+
+func (*VM) closeArch() error { return nil }
+
 // Config describes a machine.
 type Config struct {
 	// Memory is the size in bytes, a multiple of the page size, from address 0.

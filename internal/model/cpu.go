@@ -14,6 +14,7 @@ const (
 	ready                // runs guest code as soon as the host lets it
 	asleep               // in a Wait
 	outside              // out by an Exit
+	parked               // stopped by another CPU, until the carrier has it start anew
 )
 
 // cpu is a CPU and the probe that runs on it.
@@ -180,6 +181,11 @@ func (c *cpu) do(op *arch.Op, r *arch.Result, next *int) (t trap) {
 		if !m.mapped(arg[0], arg[1]) {
 			return hv.access()
 		}
+		if m.withheld[page(arg[0])] != nil {
+			if t, r.Aux = m.monitored().missing(c, page(arg[0])); t.raised {
+				return t
+			}
+		}
 		r.Value = m.load(arg[0], arg[1])
 	case arch.Store:
 		if !m.mapped(arg[0], arg[2]) {
@@ -249,6 +255,23 @@ func (c *cpu) wait(interrupts bool) trap {
 	hv.interrupt(c)
 	c.interrupts = false
 	return trap{}
+}
+
+// block puts the CPU to sleep in the midst of an instruction, until hypervisor.awake.
+func (c *cpu) block() {
+	c.state = asleep
+	c.m.hv.leave(c, waits)
+	c.pause()
+	c.out = true
+	c.enter()
+}
+
+// park stops the CPU, whose turn it must not be.
+func (c *cpu) park() {
+	if c.halt != nil {
+		c.halt()
+	}
+	c.state = parked
 }
 
 // spin does a SpinUntil.

@@ -57,8 +57,8 @@ type Host struct {
 	// Text says in what the host differs from others, a sentence.
 	Text string
 	// Absent are the names of the rules that do not apply, because the host does not
-	// offer what they are about.
-	Absent []string
+	// offer what they are about, Unreached of those that cannot be looked at.
+	Absent, Unreached []string
 	// Open makes machines of the host.
 	Open Opener
 }
@@ -130,6 +130,21 @@ type hypervisor interface {
 	privilege() trap
 }
 
+// monitored is a hypervisor whose machines are microvm.Monitors. The host calls all but missing.
+type monitored interface {
+	hypervisor
+	// missing comes when the CPU loads from a page that is withheld. It returns an exception and
+	// the address that this tells, or none once the page is there.
+	missing(c *cpu, page uint64) (t trap, address uint64)
+	// supplied comes when a page is given back.
+	supplied(page uint64)
+	markStopped(c *cpu) error
+	resetClock()
+	timeOfDay() uint64
+	// callIn does the call instruction of that form in a mode of 32 bits.
+	callIn(c *cpu, form uint64, regs *[16]uint64, flags *uint64) trap
+}
+
 // trap is an exception; the zero value is none.
 type trap struct {
 	raised       bool
@@ -170,6 +185,9 @@ type machine struct {
 	clock  uint64
 	turn   int
 	random uint64
+	// withheld are the pages that are withheld, by address; true for those that a CPU has asked
+	// for.
+	withheld map[uint64]*bool
 }
 
 // memoryBase is the address of the first byte of memory. It is not 0, so that an address
@@ -196,6 +214,7 @@ func newMachine(seed uint64, c microvm.Config, open func(*machine) hypervisor) (
 func (m *machine) create() {
 	m.cpus, m.crowds, m.memory, m.clock, m.turn = nil, nil, nil, 0, 0
 	m.random = m.seed
+	m.withheld = map[uint64]*bool{}
 	for i := range max(m.config.CPUs, 1) {
 		c := &cpu{m: m, index: i, id: uint64(i), user: slices.Contains(m.config.User, i)}
 		if m.config.IDs != nil {
@@ -309,7 +328,7 @@ func (m *machine) At(cpu int) (op int, completed uint64) {
 func (m *machine) Asleep(cpu int) (bool, error) {
 	c := m.look(cpu)
 	defer m.mu.Unlock()
-	return c.state == asleep && !m.hv.awake(c), nil
+	return c.state == asleep && !m.hv.awake(c) || c.state == parked, nil
 }
 
 // Results implements arch.Machine.
@@ -336,6 +355,102 @@ func (m *machine) Counter(cpu int, name string) (uint64, error) {
 	}
 	return n, nil
 }
+
+// Restart implements microvm.Monitor.
+func (m *machine) Restart(cpu int) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, err := m.cpu(cpu)
+	if err != nil {
+		return err
+	}
+	if c.state != parked {
+		return fmt.Errorf("model: restart of CPU %d: nothing has stopped it", cpu)
+	}
+	c.state, c.stop, c.interrupts = idle, arch.Stop{}, false
+	return nil
+}
+
+// MarkStopped implements microvm.Monitor.
+func (m *machine) MarkStopped(cpu int) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, err := m.cpu(cpu)
+	if err != nil {
+		return err
+	}
+	return m.monitored().markStopped(c)
+}
+
+// ResetClock implements microvm.Monitor.
+func (m *machine) ResetClock() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.monitored().resetClock()
+	return nil
+}
+
+// TimeOfDay implements microvm.Monitor.
+func (m *machine) TimeOfDay() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.monitored().timeOfDay()
+}
+
+// CallIn implements microvm.Caller. An exception is an error, as no handler is modelled.
+func (m *machine) CallIn(_ context.Context, _ microvm.Mode, cpu int, o arch.Op) (arch.Result, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, err := m.cpu(cpu)
+	if err != nil {
+		return arch.Result{}, err
+	}
+	if c.state != idle || o.Kind != arch.Call {
+		return arch.Result{}, fmt.Errorf("model: CPU %d is not idle, or operation %d is no call", cpu, o.Kind)
+	}
+	r := arch.Result{Count: 1, Regs: o.Regs, Flags: o.Flags}
+	if t := m.monitored().callIn(c, o.Arg[0], &r.Regs, &r.Flags); t.raised {
+		return arch.Result{}, fmt.Errorf("model: exception %d in a call of CPU %d", t.vector, cpu)
+	}
+	return r, nil
+}
+
+func (m *machine) monitored() monitored { return m.hv.(monitored) }
+
+// Withhold implements microvm.Monitor.
+func (m *machine) Withhold(at uint64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if page(at) != at || !m.mapped(at, microvm.PageSize) {
+		return fmt.Errorf("model: no page at %#x", at)
+	}
+	m.withheld[at] = new(bool)
+	return nil
+}
+
+// Supply implements microvm.Monitor.
+func (m *machine) Supply(at uint64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.withheld[at] == nil {
+		return fmt.Errorf("model: the page at %#x is not withheld", at)
+	}
+	delete(m.withheld, at)
+	m.monitored().supplied(at)
+	return nil
+}
+
+// Asked implements microvm.Monitor.
+func (m *machine) Asked(at uint64) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.run()
+	asked := m.withheld[at]
+	return asked != nil && *asked, nil
+}
+
+// page is the page that an address is in.
+func page(address uint64) uint64 { return address &^ (microvm.PageSize - 1) }
 
 // look has the machine run for a while and returns the CPU with the machine locked.
 func (m *machine) look(cpu int) *cpu {

@@ -12,9 +12,8 @@ import (
 )
 
 // The hypervisor of x86-kvm, after the KVM of Linux 7.2.12: files are those under
-// arch/x86/kvm. Not modelled are the areas that a guest registers by other
-// registers than STEAL_TIME (those registers hold what was written, and no more), and INIT,
-// SIPI and SMI.
+// arch/x86/kvm. What it writes of its own accord is in x86kvm_areas.go. Not modelled are SIPI,
+// SMI, level-triggered interrupts and the page tables of the guest.
 
 // x86KVM is the hypervisor of one machine. Its functions are the steps that it is made of,
 // after KVM's own; they are variables so that a mutant can replace one.
@@ -22,6 +21,8 @@ type x86KVM struct {
 	m    *machine
 	abi  *abi.Platform
 	cpus []x86CPU
+	// layouts are those that were looked up in abi.
+	layouts map[string]abi.Layout
 	// wallClock is kvm->arch.wall_clock.
 	wallClock uint64
 	// What hosts differ in: the vendor of the processor, whether it has AVX, whether its
@@ -31,6 +32,7 @@ type x86KVM struct {
 	hypercall  func(c *cpu, number uint64, args [4]uint64) int64
 	number     func(rax uint64) uint64
 	privileged func(c *cpu) bool
+	result32   func(result uint64) uint64
 	offered    func(c *cpu, feature string) bool
 	kick       func(c *cpu, args [4]uint64) int64
 	yield      func(c *cpu, target uint64)
@@ -42,11 +44,28 @@ type x86KVM struct {
 	setMSR     func(c *cpu, r abi.Register, value uint64) bool
 	getMSR     func(c *cpu, r abi.Register) uint64
 	record     func(c *cpu)
-	clear      func(c *cpu, s stealTime)
-	publish    func(c *cpu, s stealTime, delay uint64)
+	clear      func(c *cpu, s x86Area)
+	publish    func(c *cpu, s x86Area, delay uint64)
 	put        func(c *cpu, why reason)
 	cpuid      func(c *cpu, leaf, subleaf uint32) [4]uint32
 	base       func() uint64
+	find       func(c *cpu, number uint64) (abi.Register, bool)
+
+	// What is in x86kvm_areas.go.
+	updateClock func(c *cpu)
+	wallTime    func(address uint64)
+	initCPU     func(c *cpu)
+	eoiToGuest  func(c *cpu)
+	eoiEnded    func(c *cpu, word uint64) bool
+	endOfIRQ    func(c *cpu)
+	// absent is where a CPU has reached for a page that is not there.
+	absent     func(c *cpu)
+	canDeliver func(c *cpu) bool
+	canDequeue func(c *cpu) bool
+	notPresent func(c *cpu, token uint32) trap
+	present    func(c *cpu, token uint32)
+	wakeAll    func(c *cpu)
+
 	// after is where a call has come to its end, with what the guest finds.
 	after func(c *cpu, regs *[16]uint64, flags *uint64, length *uint64)
 }
@@ -55,9 +74,14 @@ type x86KVM struct {
 type x86CPU struct {
 	unhalted bool      // arch.pv.pv_unhalted
 	nmi      bool      // an NMI is pending
-	irr      [4]uint64 // interrupt request register of the local APIC
+	irr, isr [4]uint64 // interrupts requested and in service at the local APIC
+	apicOff  bool      // the local APIC is disabled by software
+	narrow   bool      // the CPU makes a call outside of 64-bit mode
 	msr      map[string]uint64
 	icr      uint64
+	clock    x86Clock
+	eoi      x86EOI
+	faults   x86Faults
 	// delay is arch.st.last_steal, preempted arch.st.preempted.
 	delay     uint64
 	preempted bool
@@ -79,10 +103,14 @@ func x86KVMHosts() []Host {
 	return []Host{
 		{Name: "amd", Text: "A processor of AMD.", Open: openX86KVM(nil)},
 		{Name: "intel", Text: "A processor of Intel, one without AVX.", Open: openX86KVM(func(x *x86KVM) { x.intel, x.noAVX = true, true })},
-		{Name: "other-clock", Text: "A host whose clock is not the TSC.", Open: openX86KVM(func(x *x86KVM) { x.otherClock = true })},
+		{
+			Name: "other-clock", Text: "A host whose clock is not the TSC.", Unreached: []string{"clock/order-across-cpus"},
+			Open: openX86KVM(func(x *x86KVM) { x.otherClock = true }),
+		},
 		{
 			Name: "no-statistics", Text: "A host that keeps no scheduler statistics, so that there is no STEAL_TIME.",
-			Absent: x86Topics("steal", "preempted"), Open: openX86KVM(func(x *x86KVM) { x.noStatistics = true }),
+			Absent: x86Topics("steal", "preempted"),
+			Open:   openX86KVM(func(x *x86KVM) { x.noStatistics = true }),
 		},
 	}
 }
@@ -110,7 +138,7 @@ func openX86KVM(change func(*x86KVM)) Opener {
 }
 
 func newX86KVM(m *machine, table *abi.Platform, change func(*x86KVM)) *x86KVM {
-	x := &x86KVM{m: m, abi: table, cpus: make([]x86CPU, len(m.cpus))}
+	x := &x86KVM{m: m, abi: table, cpus: make([]x86CPU, len(m.cpus)), layouts: map[string]abi.Layout{}}
 	for i := range x.cpus {
 		s := &x.cpus[i]
 		s.counters, s.msr = map[string]uint64{}, map[string]uint64{}
@@ -119,11 +147,18 @@ func newX86KVM(m *machine, table *abi.Platform, change func(*x86KVM)) *x86KVM {
 		}
 	}
 	x.hypercall, x.number, x.privileged, x.offered = x.kvmHypercall, sameNumber, isPrivileged, x.guestPVHas
+	x.result32 = cut
 	x.kick, x.yield, x.match, x.accept = x.pvKick, x.schedYield, x.matchPhysical, x.acceptIRQ
 	x.runnable, x.hasEvents, x.halt = x.setRunnable, x.vcpuHasEvents, x.emulateHalt
 	x.setMSR, x.getMSR = x.setMSRCommon, x.getMSRCommon
 	x.record, x.clear, x.publish, x.put = x.recordStealTime, x.clearPreempted, x.publishSteal, x.vcpuPut
 	x.cpuid, x.base = x.guestCPUID, x.findBase
+	x.find = x.register
+	x.updateClock, x.wallTime, x.initCPU = x.guestTimeUpdate, x.writeWallClock, x.vcpuReset
+	x.eoiToGuest, x.eoiEnded, x.endOfIRQ = x.syncEOIToGuest, eoiWordClear, x.setEOI
+	x.absent = func(*cpu) {}
+	x.canDeliver, x.canDequeue = x.canDeliverFault, x.canDequeuePresent
+	x.notPresent, x.present, x.wakeAll = x.pageNotPresent, x.pagePresent, x.wakeupAll
 	x.after = func(*cpu, *[16]uint64, *uint64, *uint64) {}
 	if change != nil {
 		change(x)
@@ -174,6 +209,26 @@ func (x *x86KVM) call(c *cpu, form uint64, regs *[16]uint64, flags *uint64) (uin
 	x.after(c, regs, flags, &length)
 	return length, trap{}
 }
+
+// callIn is a call outside of 64-bit mode: registers have 32 bits, and so has the result.
+func (x *x86KVM) callIn(c *cpu, form uint64, regs *[16]uint64, flags *uint64) trap {
+	const low = 1<<32 - 1
+	for i := range regs {
+		regs[i] &= low
+		if i >= x.isa().Register("r8") {
+			regs[i] = 0
+		}
+	}
+	s := x.state(c)
+	s.narrow = true
+	defer func() { s.narrow = false }()
+	_, t := x.call(c, form, regs, flags)
+	regs[x.isa().Register("rax")] = x.result32(regs[x.isa().Register("rax")])
+	return t
+}
+
+// cut is what a result is cut to outside of 64-bit mode.
+func cut(result uint64) uint64 { return result & (1<<32 - 1) }
 
 // native is the form of the call instruction that is the processor's own.
 func (x *x86KVM) native() string {
@@ -249,6 +304,7 @@ const (
 	dmLowest     = 1
 	dmRemoteRead = 3
 	dmNMI        = 4
+	dmInit       = 5
 )
 
 // pvKick is the case KVM_HC_KICK_CPU: kvm_pv_kick_cpu_op, which takes the id as an int, and
@@ -280,16 +336,21 @@ func (x *x86KVM) byID(id uint64) []*cpu {
 	return nil
 }
 
-// acceptIRQ is __apic_accept_irq of lapic.c, of an APIC that is enabled.
+// acceptIRQ is __apic_accept_irq of lapic.c.
 func (x *x86KVM) acceptIRQ(target *cpu, mode, vector uint64) int64 {
 	s := x.state(target)
 	switch mode {
 	case dmFixed, dmLowest:
+		if s.apicOff {
+			return 0
+		}
 		s.irr[vector/64] |= 1 << (vector % 64)
 	case dmRemoteRead:
 		s.unhalted = true
 	case dmNMI:
 		s.nmi = true
+	case dmInit:
+		x.initCPU(target)
 	default:
 		return 0
 	}
@@ -376,8 +437,14 @@ func (x *x86KVM) emulateHalt(c *cpu) waiting {
 	return sleeps
 }
 
-// awake is kvm_arch_vcpu_runnable of x86.c.
-func (x *x86KVM) awake(c *cpu) bool { return x.state(c).unhalted || x.hasEvents(c) }
+// awake is kvm_arch_vcpu_runnable of x86.c. A CPU that waits for a page waits for nothing else.
+func (x *x86KVM) awake(c *cpu) bool {
+	s := x.state(c)
+	if s.faults.waits {
+		return x.m.withheld[s.faults.page] == nil
+	}
+	return s.unhalted || len(s.faults.done) > 0 && x.canDequeue(c) || x.hasEvents(c)
+}
 
 // woken is the end of vcpu_block of x86.c.
 func (x *x86KVM) woken(c *cpu) {
@@ -392,51 +459,80 @@ func (x *x86KVM) setRunnable(c *cpu) { x.state(c).unhalted = false }
 // vcpuHasEvents is kvm_vcpu_has_events of x86.c.
 func (x *x86KVM) vcpuHasEvents(c *cpu) bool {
 	s := x.state(c)
-	return s.nmi || c.interrupts && s.irr != [4]uint64{}
+	return s.nmi || c.interrupts && s.deliverable() >= 0
 }
 
-// interrupt delivers what is pending: an NMI in any case, and the interrupt of the highest
-// vector.
-func (x *x86KVM) interrupt(c *cpu) {
-	s := x.state(c)
-	const nmiVector = 2
-	if s.nmi {
-		s.nmi = false
-		c.events[nmiVector]++
-		x.count(c, "nmi_injections")
-	}
-	for c.interrupts && s.irr != [4]uint64{} {
-		for i := len(s.irr) - 1; i >= 0; i-- {
-			if s.irr[i] == 0 {
-				continue
-			}
-			bit := bits.Len64(s.irr[i]) - 1
-			s.irr[i] &^= 1 << bit
-			c.events[64*i+bit]++
-			x.count(c, "irq_injections")
-			break
+// highest is the highest vector in a register of the local APIC, -1 for none.
+func highest(r [4]uint64) int {
+	for i := len(r) - 1; i >= 0; i-- {
+		if r[i] != 0 {
+			return 64*i + bits.Len64(r[i]) - 1
 		}
 	}
+	return -1
+}
+
+// deliverable is the vector to take next: the highest that is requested, if its class is above
+// that of what is in service (lapic.c, apic_has_interrupt_for_ppr), or else -1.
+func (s *x86CPU) deliverable() int {
+	v := highest(s.irr)
+	if v < 0 || v>>4 <= max(highest(s.isr), 0)>>4 {
+		return -1
+	}
+	return v
+}
+
+// interrupt does what KVM has to do at a boundary between two instructions: it serves
+// requests, delivers what is pending, an NMI in any case, and keeps the end-of-interrupt word.
+func (x *x86KVM) interrupt(c *cpu) {
+	s := x.state(c)
+	x.serve(c)
+	x.syncEOIFromGuest(c)
+	if s.nmi {
+		s.nmi = false
+		c.events[amd64.NMI]++
+		x.count(c, "nmi_injections")
+	}
+	for c.interrupts {
+		v := s.deliverable()
+		if v < 0 {
+			break
+		}
+		s.irr[v/64] &^= 1 << (v % 64)
+		s.isr[v/64] |= 1 << (v % 64)
+		s.eoi.cache = v
+		c.events[v]++
+		x.count(c, "irq_injections")
+		x.eoiToGuest(c)
+		if v < amd64.FirstQuiet {
+			// The probe's handler ends the interrupt at the APIC.
+			x.exitEOI(c)
+		}
+	}
+	x.eoiToGuest(c)
 }
 
 // Registers.
 
-// Registers of the x2APIC (Intel SDM volume 3, "x2APIC register address space").
-const (
-	x2apicEOI = 0x80b
-	x2apicICR = 0x830
-)
-
 func (x *x86KVM) writeRegister(c *cpu, number, value uint64) trap {
-	switch {
-	case number == x2apicICR && x.m.config.IRQChip != microvm.None:
-		x.state(c).icr = value
-		x.command(c, value)
-		return trap{}
-	case number == x2apicEOI && x.m.config.IRQChip != microvm.None && value == 0:
-		return trap{}
+	if x.m.config.IRQChip != microvm.None {
+		switch number {
+		case amd64.ICR:
+			x.state(c).icr = value
+			x.command(c, value)
+			return trap{}
+		case amd64.EOI:
+			if value != 0 {
+				return x.privilege()
+			}
+			x.exitEOI(c)
+			return trap{}
+		case amd64.SVR:
+			x.state(c).apicOff = value>>8&1 == 0
+			return trap{}
+		}
 	}
-	r, ok := x.register(c, number)
+	r, ok := x.find(c, number)
 	if !ok || !x.setMSR(c, r, value) {
 		return x.privilege()
 	}
@@ -444,10 +540,21 @@ func (x *x86KVM) writeRegister(c *cpu, number, value uint64) trap {
 }
 
 func (x *x86KVM) readRegister(c *cpu, number uint64) (uint64, trap) {
-	if number == x2apicICR && x.m.config.IRQChip != microvm.None {
-		return x.state(c).icr, trap{}
+	if x.m.config.IRQChip != microvm.None {
+		s := x.state(c)
+		x.syncEOIFromGuest(c)
+		switch {
+		case number == amd64.ICR:
+			return s.icr, trap{}
+		case number >= amd64.ISR && number < amd64.ISR+8:
+			n := number - amd64.ISR
+			return s.isr[n/2] >> (n % 2 * 32) & (1<<32 - 1), trap{}
+		case number >= amd64.IRR && number < amd64.IRR+8:
+			n := number - amd64.IRR
+			return s.irr[n/2] >> (n % 2 * 32) & (1<<32 - 1), trap{}
+		}
 	}
-	r, ok := x.register(c, number)
+	r, ok := x.find(c, number)
 	if !ok {
 		return 0, x.privilege()
 	}
@@ -473,9 +580,11 @@ func (x *x86KVM) setMSRCommon(c *cpu, r abi.Register, value uint64) bool {
 	switch s := x.state(c); r.Name {
 	case "WALL_CLOCK", "WALL_CLOCK_NEW":
 		x.wallClock = value
+		x.wallTime(value)
 	case "SYSTEM_TIME", "SYSTEM_TIME_NEW":
-		// Both are arch.time.
+		// Both are arch.time. KVM_REQ_GLOBAL_CLOCK_UPDATE: the clocks of all CPUs are written.
 		s.msr["SYSTEM_TIME"], s.msr["SYSTEM_TIME_NEW"] = value, value
+		x.resetClock()
 	case "ASYNC_PF_EN":
 		// kvm_pv_enable_async_pf
 		if value&r.Bit("DELIVERY_AS_PF_VMEXIT") != 0 && !x.offered(c, "ASYNC_PF_VMEXIT") ||
@@ -488,6 +597,11 @@ func (x *x86KVM) setMSRCommon(c *cpu, r abi.Register, value uint64) bool {
 			return false
 		}
 		s.msr[r.Name] = value
+		if value&on == on {
+			x.wakeAll(c)
+		} else {
+			s.faults.out, s.faults.done = nil, nil
+		}
 	case "ASYNC_PF_INT":
 		if x.m.config.IRQChip == microvm.None {
 			return false
@@ -500,6 +614,9 @@ func (x *x86KVM) setMSRCommon(c *cpu, r abi.Register, value uint64) bool {
 		}
 		s.msr[r.Name] = value
 	case "ASYNC_PF_ACK":
+		if value&r.Bit("ACK") != 0 {
+			s.faults.check = true
+		}
 	case "STEAL_TIME":
 		if x.noStatistics {
 			return false
@@ -551,28 +668,28 @@ func (x *x86KVM) command(c *cpu, icr uint64) {
 
 // Steal time.
 
-// stealTime is the record of a CPU, in mapped memory.
-type stealTime struct {
+// x86Area is an area that host and guest share, in mapped memory.
+type x86Area struct {
 	m       *machine
 	layout  abi.Layout
 	address uint64
 }
 
-func (s stealTime) get(field string) uint64 {
+func (s x86Area) get(field string) uint64 {
 	f := s.layout.Field(field)
 	return s.m.load(s.address+f.Offset, f.Size)
 }
 
-func (s stealTime) set(field string, value uint64) {
+func (s x86Area) set(field string, value uint64) {
 	f := s.layout.Field(field)
 	s.m.store(s.address+f.Offset, f.Size, value)
 }
 
 // stealTime returns the record of a CPU, false if it has none or none in memory.
-func (x *x86KVM) stealTime(c *cpu) (stealTime, bool) {
-	l := x.abi.Layout("kvm_steal_time")
+func (x *x86KVM) stealTime(c *cpu) (x86Area, bool) {
+	l := x.layout("kvm_steal_time")
 	msr := x.state(c).msr["STEAL_TIME"]
-	s := stealTime{x.m, l, msr &^ (l.Align - 1)}
+	s := x86Area{x.m, l, msr &^ (l.Align - 1)}
 	return s, msr&x.abi.Register("STEAL_TIME").Enable != 0 && x.m.mapped(s.address, l.Size)
 }
 
@@ -591,14 +708,14 @@ func (x *x86KVM) recordStealTime(c *cpu) {
 	x.state(c).delay = c.delay
 }
 
-func (x *x86KVM) clearPreempted(c *cpu, s stealTime) {
+func (x *x86KVM) clearPreempted(c *cpu, s x86Area) {
 	s.set("preempted", 0)
 	x.state(c).preempted = false
 }
 
 // publishSteal adds delay to steal. A version that is odd to begin with is what the guest
 // left there.
-func (x *x86KVM) publishSteal(c *cpu, s stealTime, delay uint64) {
+func (x *x86KVM) publishSteal(c *cpu, s x86Area, delay uint64) {
 	version := s.get("version")
 	version += version&1 + 1
 	s.set("version", version)

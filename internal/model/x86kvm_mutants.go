@@ -19,6 +19,9 @@ func x86KVMMutants() []Mutant {
 		x86YieldMutants,
 		x86StealMutants,
 		x86PreemptedMutants,
+		x86RegisterMutants,
+		x86AreaMutants,
+		x86ClockMutants,
 	} {
 		topic(ms.add)
 	}
@@ -55,6 +58,8 @@ var (
 		"steal/padding-untouched", "steal/flags-untouched", "steal/version-protocol", "steal/monotonic", "steal/disabled",
 		"preempted/running", "preempted/waiting", "preempted/in-vmm",
 	}
+	// x86MovedRecord are about the life of the record as an area.
+	x86MovedRecord = []string{"steal/area-moved", "steal/area-outside-memory", "steal/area-after-init"}
 	// x86Yields are about what a yield gives.
 	x86Yields = []string{"yield/self", "yield/running-target", "yield/waiting-target", "yield/absent-target", "yield/target-high-half"}
 )
@@ -232,16 +237,17 @@ func x86NumberMutants(add x86Add) {
 	}, "number/map-gpa-range-without-exit")
 	add("gate-ignored", "Hidden features are not enforced.", func(x *x86KVM) {
 		x.offered = func(*cpu, string) bool { return true }
-	}, "discovery/signature-after-other", "number/gated-enforced")
+	}, "discovery/signature-after-other", "number/gated-enforced", "register/gated-enforced", "register/control-bits-gated")
 	add("gate-always", "Hidden features are enforced though nobody asked for it.", func(x *x86KVM) {
 		x.offered = func(c *cpu, feature string) bool {
 			return x.features()>>x.abi.Feature(feature).Bit&1 == 1
 		}
-	}, "number/gated-free")
+	}, "number/gated-free", "register/gated-free")
 	add("gate-refuses-offered", "What is enforced is refused also where it is offered.", func(x *x86KVM) {
 		offered := x.offered
 		x.offered = func(c *cpu, feature string) bool { return !x.m.config.Enforce && offered(c, feature) }
-	}, "discovery/signature-after-other", "number/gated-offered")
+	}, "discovery/signature-after-other", "number/gated-offered",
+		"register/gated-offered").Controls = []string{"register/control-bits-gated"}
 	add("gate-on-ungated", "Enforcement refuses VAPIC_POLL_IRQ, which no feature gates.", func(x *x86KVM) {
 		x.result("VAPIC_POLL_IRQ", func(_ *cpu, r int64) int64 {
 			if x.m.config.Enforce && x.features() == 0 {
@@ -587,13 +593,14 @@ func x86StealMutants(add x86Add) {
 		setMSR := x.setMSR
 		x.setMSR = func(c *cpu, r abi.Register, v uint64) bool { return r.Name != "STEAL_TIME" && setMSR(c, r, v) }
 	}, "steal/layout-written", "preempted/descheduled",
-		"preempted/cleared-at-entry").Controls = slices.Concat(x86RecordControls,
-		[]string{"steal/enable-reads-back", "steal/reserved-bits"})
+		"preempted/cleared-at-entry", "register/reads-back", "register/gated-offered",
+		"register/gated-free").Controls = slices.Concat(x86RecordControls, x86MovedRecord,
+		[]string{"steal/enable-reads-back", "steal/reserved-bits", "register/after-init"})
 	add("msr-reset-value", "STEAL_TIME is not zero after reset.", func(x *x86KVM) {
 		for i := range x.cpus {
 			x.cpus[i].msr["STEAL_TIME"] = memoryBase << 20
 		}
-	}, "steal/enable-reads-back")
+	}, "steal/enable-reads-back", "register/reset-values")
 	add("msr-shared", "STEAL_TIME is one register for all CPUs.", func(x *x86KVM) {
 		setMSR := x.setMSR
 		x.setMSR = func(c *cpu, r abi.Register, v uint64) bool {
@@ -605,25 +612,25 @@ func x86StealMutants(add x86Add) {
 			}
 			return ok
 		}
-	}, "steal/enable-reads-back")
+	}, "steal/enable-reads-back", "register/reads-back")
 	add("never-written", "The record is never written.", func(x *x86KVM) {
 		x.record = func(*cpu) {}
 	}, "steal/layout-written", "preempted/running",
-		"preempted/cleared-at-entry").Controls = []string{"steal/padding-untouched", "steal/flags-untouched",
-		"steal/version-protocol", "steal/monotonic", "steal/disabled", "preempted/waiting", "preempted/in-vmm"}
+		"preempted/cleared-at-entry").Controls = slices.Concat(x86MovedRecord, []string{"steal/padding-untouched",
+		"steal/flags-untouched", "steal/version-protocol", "steal/monotonic", "steal/disabled", "preempted/waiting", "preempted/in-vmm"})
 	add("steal-not-added", "Steal stays as it is.", func(x *x86KVM) {
 		publish := x.publish
-		x.publish = func(c *cpu, s stealTime, _ uint64) { publish(c, s, 0) }
+		x.publish = func(c *cpu, s x86Area, _ uint64) { publish(c, s, 0) }
 	}, "steal/layout-written").Controls = []string{"steal/version-protocol", "steal/monotonic"}
 	add("steal-overwritten", "Steal is the host's own sum, whatever the guest left there.", func(x *x86KVM) {
 		publish := x.publish
-		x.publish = func(c *cpu, s stealTime, delay uint64) {
+		x.publish = func(c *cpu, s x86Area, delay uint64) {
 			publish(c, s, c.delay-s.get("steal"))
 		}
 	}, "steal/layout-written")
 	add("steal-decreases", "Steal goes down at times.", func(x *x86KVM) {
 		publish, n := x.publish, 0
-		x.publish = func(c *cpu, s stealTime, delay uint64) {
+		x.publish = func(c *cpu, s x86Area, delay uint64) {
 			if n++; n%4 == 0 {
 				delay = -(s.get("steal") / 2)
 			}
@@ -632,14 +639,14 @@ func x86StealMutants(add x86Add) {
 	}, "steal/layout-written", "steal/monotonic")
 	add("version-odd-left", "Version stays odd after an update.", func(x *x86KVM) {
 		publish := x.publish
-		x.publish = func(c *cpu, s stealTime, delay uint64) {
+		x.publish = func(c *cpu, s x86Area, delay uint64) {
 			publish(c, s, delay)
 			s.set("version", s.get("version")|1)
 		}
 	}, "steal/layout-written").Controls = []string{"steal/version-protocol", "steal/monotonic"}
 	add("version-odd-at-times", "Version stays odd after each third update, until the next.", func(x *x86KVM) {
 		publish, n := x.publish, map[*cpu]int{}
-		x.publish = func(c *cpu, s stealTime, delay uint64) {
+		x.publish = func(c *cpu, s x86Area, delay uint64) {
 			publish(c, s, delay)
 			if n[c]++; n[c]%3 == 0 {
 				s.set("version", s.get("version")|1)
@@ -659,17 +666,17 @@ func x86StealMutants(add x86Add) {
 		}
 	}, "steal/layout-written")
 	add("version-unused", "Version is never written.", func(x *x86KVM) {
-		x.publish = func(_ *cpu, s stealTime, delay uint64) { s.set("steal", s.get("steal")+delay) }
+		x.publish = func(_ *cpu, s x86Area, delay uint64) { s.set("steal", s.get("steal")+delay) }
 	}, "steal/layout-written", "steal/version-protocol").Controls = []string{"steal/disabled"}
 	add("version-not-odd", "Version goes up by two after an update and is even meanwhile.", func(x *x86KVM) {
-		x.publish = func(c *cpu, s stealTime, delay uint64) {
+		x.publish = func(c *cpu, s x86Area, delay uint64) {
 			s.set("steal", s.get("steal")+delay)
 			c.pause()
 			s.set("version", s.get("version")+2)
 		}
 	}, "steal/version-protocol")
 	add("torn-update", "Steal is written in parts, after version has become even.", func(x *x86KVM) {
-		x.publish = func(c *cpu, s stealTime, delay uint64) {
+		x.publish = func(c *cpu, s x86Area, delay uint64) {
 			at, steal := s.address+s.layout.Field("steal").Offset, s.get("steal")+delay
 			s.set("version", s.get("version")+2)
 			c.pause()
@@ -681,20 +688,21 @@ func x86StealMutants(add x86Add) {
 		}
 	}, "steal/version-protocol")
 	add("writes-padding", "The hypervisor clears the padding.", func(x *x86KVM) {
-		x.alterRecord(func(s stealTime) { s.m.store(s.address+s.layout.Size-1, 1, 0) })
+		x.alterRecord(func(s x86Area) { s.m.store(s.address+s.layout.Size-1, 1, 0) })
 	}, "steal/padding-untouched")
 	add("writes-u8-pad", "The hypervisor writes preempted as a word of 4 bytes.", func(x *x86KVM) {
-		x.alterRecord(func(s stealTime) { s.m.store(s.address+s.layout.Field("preempted").Offset, 4, 0) })
+		x.alterRecord(func(s x86Area) { s.m.store(s.address+s.layout.Field("preempted").Offset, 4, 0) })
 	}, "steal/padding-untouched")
 	add("writes-flags", "The hypervisor clears flags.", func(x *x86KVM) {
-		x.alterRecord(func(s stealTime) { s.set("flags", 0) })
+		x.alterRecord(func(s x86Area) { s.set("flags", 0) })
 	}, "steal/flags-untouched")
 	add("writes-behind", "The hypervisor clears the byte behind the record.", func(x *x86KVM) {
-		x.alterRecord(func(s stealTime) { s.m.store(s.address+s.layout.Size, 1, 0) })
+		x.alterRecord(func(s x86Area) { s.m.store(s.address+s.layout.Size, 1, 0) })
 	}, "steal/padding-untouched")
 	add("address-more-aligned", "Bit 6 of the record's address is taken for a flag.", func(x *x86KVM) {
 		x.set("layouts/kvm_steal_time/align", 128)
-	}, "steal/layout-written", "preempted/descheduled", "preempted/cleared-at-entry").Controls = x86RecordControls
+	}, "steal/layout-written", "preempted/descheduled",
+		"preempted/cleared-at-entry").Controls = slices.Concat(x86RecordControls, x86MovedRecord)
 	add("writes-after-disable", "The hypervisor goes on to write a record that was taken back.", func(x *x86KVM) {
 		setMSR := x.setMSR
 		off := map[*cpu]uint64{}
@@ -733,7 +741,7 @@ func x86PreemptedMutants(add x86Add) {
 		}
 	}, "preempted/descheduled")
 	add("preempted-sticky", "Preempted, once set, is not cleared.", func(x *x86KVM) {
-		x.clear = func(c *cpu, s stealTime) { x.state(c).preempted = false }
+		x.clear = func(c *cpu, s x86Area) { x.state(c).preempted = false }
 	}, "preempted/running", "preempted/cleared-at-entry")
 	add("preempted-in-wait", "Preempted is set of a CPU that waits.", func(x *x86KVM) {
 		x.alterPut(waits)
@@ -742,7 +750,7 @@ func x86PreemptedMutants(add x86Add) {
 		x.alterPut(exits)
 	}, "preempted/in-vmm")
 	add("preempted-after-disable", "Preempted is set also in a record that was taken back.", func(x *x86KVM) {
-		last := map[*cpu]stealTime{}
+		last := map[*cpu]x86Area{}
 		record, put := x.record, x.put
 		x.record = func(c *cpu) {
 			if s, ok := x.stealTime(c); ok {
@@ -759,21 +767,21 @@ func x86PreemptedMutants(add x86Add) {
 	}, "steal/disabled")
 	add("cleared-not-at-entry", "Preempted is cleared only if the hypervisor set it.", func(x *x86KVM) {
 		clear := x.clear
-		x.clear = func(c *cpu, s stealTime) {
+		x.clear = func(c *cpu, s x86Area) {
 			if x.state(c).preempted {
 				clear(c, s)
 			}
 		}
 	}, "preempted/cleared-at-entry")
 	add("cleared-bit-only", "Of preempted only the hypervisor's bit is cleared.", func(x *x86KVM) {
-		x.clear = func(c *cpu, s stealTime) {
+		x.clear = func(c *cpu, s x86Area) {
 			s.set("preempted", s.get("preempted")&^s.layout.Bit("preempted", "PREEMPTED"))
 			x.state(c).preempted = false
 		}
 	}, "preempted/cleared-at-entry")
 	add("cleared-late", "Preempted is cleared some time after the CPU runs again.", func(x *x86KVM) {
 		clear, n := x.clear, map[*cpu]int{}
-		x.clear = func(c *cpu, s stealTime) {
+		x.clear = func(c *cpu, s x86Area) {
 			if n[c]++; n[c]%2 == 1 {
 				clear(c, s)
 			}
@@ -794,6 +802,7 @@ func (x *x86KVM) set(path string, value int64) {
 	if err := x.abi.Set(path, value); err != nil {
 		panic(err)
 	}
+	clear(x.layouts)
 }
 
 // leafBase is the leaf with the signature.
@@ -902,9 +911,9 @@ func (x *x86KVM) alterKickResult(refused func(c, target *cpu) bool) {
 }
 
 // alterRecord has the hypervisor do something more to a record that it updates.
-func (x *x86KVM) alterRecord(do func(s stealTime)) {
+func (x *x86KVM) alterRecord(do func(s x86Area)) {
 	publish := x.publish
-	x.publish = func(c *cpu, s stealTime, delay uint64) {
+	x.publish = func(c *cpu, s x86Area, delay uint64) {
 		publish(c, s, delay)
 		do(s)
 	}
