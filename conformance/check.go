@@ -39,6 +39,11 @@ type Check struct {
 	// Rules are names, topic/statement, of the platform's rules.
 	Rules []string
 	Run   func(*T)
+	// Disturbs says what the check does to the machine that others who use it could notice
+	// or suffer from; empty for nothing of the kind. See [Suite.Gentle].
+	Disturbs string
+	// Unprivileged tells that the check takes no machine, and so no privilege.
+	Unprivileged bool
 }
 
 // Suite is the checks of one side of a platform together with what they need to know of its
@@ -77,7 +82,9 @@ type Suite struct {
 	// model lower it.
 	Looks int
 
-	pool *pool
+	// shared tells that others use the machine, too.
+	shared bool
+	pool   *pool
 }
 
 // Looks is the default budget of [T.Until]: with a pause of a millisecond between
@@ -101,6 +108,61 @@ func (s *Suite) Run(ctx context.Context, emit func(Result)) error {
 		emit(Result{Rule: rule.ID, Side: rule.Side, Verdict: Unreached, Reason: s.Rest})
 	}
 	return nil
+}
+
+// Gentle makes the suite one for a machine that others use, too: rules whose check would
+// disturb them are left. It returns the suite.
+func (s *Suite) Gentle() *Suite {
+	left := maps.Clone(s.Left)
+	if left == nil {
+		left = map[string]string{}
+	}
+	for name, does := range disturbingOf(s.Checks) {
+		if left[name] == "" {
+			left[name] = "looking could disturb the machine: the check " + does
+		}
+	}
+	s.Left, s.shared = left, true
+	return s
+}
+
+// Unprivileged makes the suite one for a process without privilege: rules whose check needs a
+// machine are left. It returns the suite.
+func (s *Suite) Unprivileged() *Suite {
+	s.Left = map[string]string{}
+	for _, c := range s.Checks {
+		for _, name := range c.Rules {
+			if !c.Unprivileged {
+				s.Left[name] = "looking takes root"
+			}
+		}
+	}
+	return s
+}
+
+// disturbingOf tells of the rules that [Suite.Gentle] leaves, by name, what their check does.
+func disturbingOf(checks []Check) map[string]string {
+	out := map[string]string{}
+	for _, c := range checks {
+		for _, name := range c.Rules {
+			if c.Disturbs != "" {
+				out[name] = c.Disturbs
+			}
+		}
+	}
+	return out
+}
+
+// disturbing says of a check what it disturbs.
+func disturbing(what string, c Check) Check {
+	c.Disturbs = what
+	return c
+}
+
+// Ready makes the machine that most checks use, or tells why there is none.
+func (s *Suite) Ready() error {
+	_, err := s.machines().get(machine())
+	return err
 }
 
 // Rules lists the rules that Run will emit a result for, in that order.

@@ -55,6 +55,9 @@ func PowerPCPAPRRules() []abi.Rule {
 	return (&Suite{ABI: abi.PowerPCPAPR(), Checks: paprChecks(nil)}).Rules()
 }
 
+// PowerPCPAPRDisturbing are those of them that [Suite.Gentle] leaves, with what their check does.
+func PowerPCPAPRDisturbing() map[string]string { return disturbingOf(paprChecks(nil)) }
+
 const (
 	// paprFlagsPoison is what the condition register is before a call, each field another.
 	paprFlagsPoison = 0x12345678
@@ -103,24 +106,30 @@ func paprChecks(hypertas []byte) []Check {
 		undisturbed(yieldTo("yield/waiting-target", "waiting target", id(target))),
 		undisturbed(yieldTo("yield/absent-target", "absent target", func(microvm.Machine) uint64 { return absentID })),
 		undisturbed(paprYieldWakes("yield/does-not-wake")),
-		undisturbed(paprConfer()),
-		undisturbed(paprConferSelf("confer/self-waits", "confer/self-prodded")),
+		disturbing(movesArea, undisturbed(paprConfer())),
+		disturbing(untilProd, undisturbed(paprConferSelf("confer/self-waits", "confer/self-prodded"))),
 		paprConferInterrupts("confer/keeps-interrupts"),
 
-		undisturbed(paprJoin()),
-		undisturbed(paprJoinEarly("join/prod-before")),
-		paprJoinDecrementer("join/not-ended-by-decrementer"),
+		disturbing(untilProd, undisturbed(paprJoin())),
+		disturbing(untilProd, undisturbed(paprJoinEarly("join/prod-before"))),
+		disturbing(untilProd, paprJoinDecrementer("join/not-ended-by-decrementer")),
 
-		paprRegister(),
-		paprInUse(),
+		disturbing(movesArea, paprRegister()),
+		disturbing(movesArea, paprInUse()),
 
 		undisturbed(paprRunning("preempted/running", "preempted/waiting")),
 		undisturbed(paprDispatches("count/rises-over-wait", "count/never-falls", "steal/monotonic")),
-		paprParity("count/corrects-parity"),
-		undisturbed(paprTrace()),
+		disturbing(movesArea, paprParity("count/corrects-parity")),
+		disturbing(movesArea, undisturbed(paprTrace())),
 	}
 	return checks
 }
+
+// What checks do to the CPUs of a kernel that runs.
+const (
+	movesArea = "takes the virtual processor areas of CPUs away from the kernel for a while"
+	untilProd = "stops CPUs so that only a prod gets them going again, if the hypervisor is in order"
+)
 
 // disturbances is how often a check is tried if the kernel whose CPUs these are interrupts
 // waits: what ended them is then not known.
@@ -138,6 +147,12 @@ func undisturbed(c Check) Check {
 			case taken == 0 && failure != nil:
 				t.Fatal(failure)
 			case taken == 0:
+				return
+			case n == disturbances && t.shared:
+				// Nobody keeps the others away from these CPUs.
+				for rule := range t.findings {
+					t.Unreached(rule, fmt.Sprintf("the kernel's CPUs were interrupted each of %d times; keep others from all but the first (isolcpus, irqaffinity)", n))
+				}
 				return
 			case n == disturbances:
 				t.Fatal(fmt.Errorf("each of %d times something came in between, %d interrupts the last time; keep them from CPUs but the first (isolcpus, irqaffinity)", n, taken))
@@ -232,7 +247,7 @@ func (t *T) enabled(r arch.Result) int64 {
 
 func paprDiscovery(hypertas []byte) Check {
 	const rule = "discovery/hypertas"
-	return Check{Rules: []string{rule}, Run: func(t *T) {
+	return Check{Rules: []string{rule}, Unprivileged: true, Run: func(t *T) {
 		whole := len(hypertas) > 0 && hypertas[len(hypertas)-1] == byte(t.ABI.Word("string-end"))
 		t.Equal(rule, "properties that are lists of names", t.Want(rule, "found"), bit(whole))
 		t.Evidence(rule, "property", string(bytes.ReplaceAll(hypertas, []byte{0}, []byte{' '})))

@@ -59,19 +59,24 @@ func S390Rules() []abi.Rule {
 	return (&Suite{ABI: abi.S390(), Checks: s390Checks()}).Rules()
 }
 
+// S390Disturbing are those of them that [Suite.Gentle] leaves, with what their check does.
+func S390Disturbing() map[string]string { return disturbingOf(s390Checks()) }
+
 // s390Checks are the checks of s390, in the order of the report.
 func s390Checks() []Check {
 	return []Check{
 		s390Discovery(),
 		s390Privilege(),
+		disturbing(takesOffline, s390UserCall()),
 		s390Undefined(),
 		s390CodeFromAddress(),
 		s390TimeSliceEnd(),
 		s390Virtio(),
 		s390StorageLimit(),
 		s390PfaultRefused(),
-		s390PfaultEstablished(),
+		disturbing("has the hypervisor tell of page faults, if the kernel has not", s390PfaultEstablished()),
 		s390Yield(),
+		disturbing(takesOffline, s390YieldStopped()),
 		s390YieldWakes(),
 		s390YieldField(),
 		s390AbsentCPU(),
@@ -82,7 +87,7 @@ func s390Checks() []Check {
 		s390Emergency(),
 		s390EmergencyFromEach(),
 		s390Sense(),
-		s390Stopped(),
+		disturbing(takesOffline, s390Stopped()),
 		s390Descheduled(),
 		s390CallWakes(),
 		s390CallKept(),
@@ -90,6 +95,9 @@ func s390Checks() []Check {
 		s390CallSender(),
 	}
 }
+
+// takesOffline is what a check does to a CPU of the kernel that runs.
+const takesOffline = "takes a CPU of the kernel offline, and brings it back"
 
 // s390Machine is what the checks run on.
 func (t *T) s390Machine() S390Machine {
@@ -371,14 +379,11 @@ func s390Discovery() Check {
 	}}
 }
 
-// s390Privilege: from problem state all forms are refused, and an external call has no effect.
-// The controls are that with privilege they do what they are for.
+// s390Privilege: from problem state all forms are refused. The control is that one is not with
+// privilege.
 func s390Privilege() Check {
-	const (
-		refused = "privilege/user-refused"
-		effect  = "external-call/user-has-no-effect"
-	)
-	return Check{Rules: []string{refused, effect}, Run: func(t *T) {
+	const refused = "privilege/user-refused"
+	return Check{Rules: []string{refused}, Run: func(t *T) {
 		m := t.s390Machine()
 		user := func(name string, op arch.Op) {
 			r, err := m.Unprivileged(t.ctx, arch.Program{op})
@@ -388,17 +393,26 @@ func s390Privilege() Check {
 		for _, form := range []string{"diag r0,r0,0x44", "diag r1,r0,0x9c", "diag r1,r0,0xfff", "diag r2,r4,0x500"} {
 			user(form, diagnose(form, map[string]uint64{"r1": 0, "r2": 0}))
 		}
-		for _, name := range []string{"SENSE", "EMERGENCY_SIGNAL"} {
+		for _, name := range []string{"SENSE", "EXTERNAL_CALL", "EMERGENCY_SIGNAL"} {
 			user(name, t.order(name, m.ID(target)))
 		}
 		user("an order that is none", t.orderNumber(t.ABI.Word("first-free-order"), m.ID(target)))
 		t.Control("exceptions of the same with privilege", 0, t.quiet(m, caller, diagnose("diag r0,r0,0x44", nil))[0].Trap)
+	}}
+}
 
-		// A CPU that is offline is called by nobody else.
+// s390UserCall: an external call from problem state has no effect. The control is the same with
+// privilege. A CPU that is offline is called by nobody else.
+func s390UserCall() Check {
+	const effect = "external-call/user-has-no-effect"
+	return Check{Rules: []string{effect}, Run: func(t *T) {
+		m := t.s390Machine()
 		t.Check("take the spare CPU offline", m.SetOnline(false))
 		call, look := t.order("EXTERNAL_CALL", m.ID(spare)), t.order("SENSE", m.ID(spare))
 		pending := Hex(t.ABI.Result("SENSE", "stopped target, external call pending"))
-		user("EXTERNAL_CALL", call)
+		r, err := m.Unprivileged(t.ctx, arch.Program{call})
+		t.Check("a program in problem state", err)
+		t.Evidence(effect, "exception, 1 more than its code", r[0].Trap)
 		before := t.signals(m, caller, look)[0]
 		after := t.signals(m, caller, call, look)[1]
 		t.Check("bring the spare CPU back", m.SetOnline(true))
@@ -610,28 +624,38 @@ func yieldForm(register string, id uint64) arch.Op {
 	return diagnose("diag "+register+",r0,0x9c", map[string]uint64{register: id})
 }
 
-// s390Yield: yields to CPUs in each state. None ends in an exception.
+// yields yields to a CPU, with its address in several registers. None ends in an exception.
+func (t *T) yields(m S390Machine, rule, when string, id uint64) {
+	for _, register := range []string{"r1", "r5", "r14"} {
+		r := t.quiet(m, caller, yieldForm(register, id))[0]
+		t.Equal(rule, fmt.Sprintf("exceptions, address %d in %s", id, register), t.ABI.Result("YIELD_TO", when), bit(r.Trap != 0))
+	}
+}
+
+// s390Yield: yields to CPUs in each state but one.
 func s390Yield() Check {
-	rules := []string{"yield/self", "yield/running-target", "yield/waiting-target", "yield/stopped-target", "yield/absent-target"}
+	rules := []string{"yield/self", "yield/running-target", "yield/waiting-target", "yield/absent-target"}
 	return Check{Rules: rules, Run: func(t *T) {
 		m := t.s390Machine()
-		yields := func(rule, when string, id uint64) {
-			for _, register := range []string{"r1", "r5", "r14"} {
-				r := t.quiet(m, caller, yieldForm(register, id))[0]
-				t.Equal(rule, fmt.Sprintf("exceptions, address %d in %s", id, register), t.ABI.Result("YIELD_TO", when), bit(r.Trap != 0))
-			}
-		}
-		yields(rules[0], "self", m.ID(caller))
+		t.yields(m, rules[0], "self", m.ID(caller))
 		end := t.runner(m, target)
-		yields(rules[1], "running target", m.ID(target))
+		t.yields(m, rules[1], "running target", m.ID(target))
 		end()
 		t.idle(m, target)
-		yields(rules[2], "waiting target", m.ID(target))
-		t.Check("take the spare CPU offline", m.SetOnline(false))
-		yields(rules[3], "stopped target", m.ID(spare))
+		t.yields(m, rules[2], "waiting target", m.ID(target))
 		for _, id := range s390Absent(m) {
-			yields(rules[4], "absent target", id)
+			t.yields(m, rules[3], "absent target", id)
 		}
+	}}
+}
+
+// s390YieldStopped: yields to a CPU that is stopped.
+func s390YieldStopped() Check {
+	const rule = "yield/stopped-target"
+	return Check{Rules: []string{rule}, Run: func(t *T) {
+		m := t.s390Machine()
+		t.Check("take the spare CPU offline", m.SetOnline(false))
+		t.yields(m, rule, "stopped target", m.ID(spare))
 	}}
 }
 

@@ -53,6 +53,9 @@ type Config struct {
 	// May names further modules, which come first. Those that the folder does not
 	// have are left out: the kernel may have them built in.
 	May []string
+	// Files are further files, executable, by their path in the image: "bin/x", and the files
+	// that they are copied from.
+	Files map[string]string
 	// Path is where the image is written. The file appears complete or not at
 	// all.
 	Path string
@@ -106,6 +109,13 @@ func Build(c Config) (*Image, error) {
 		cpio.CharDev("dev/console", 0o600, 5, 1),
 		cpio.CharDev("dev/null", 0o666, 1, 3),
 		file("init", agent, 0o755),
+	}
+	for name, from := range c.Files {
+		content, err := os.ReadFile(from)
+		if err != nil {
+			return nil, fmt.Errorf("read a file for the image: %w", err)
+		}
+		records = append(records, file(name, content, 0o755))
 	}
 	dir := path.Join("lib/modules", c.Release)
 	if len(modules) > 0 {

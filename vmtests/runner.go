@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"pvabi/abi"
 	"pvabi/conformance"
@@ -67,8 +66,8 @@ func (r *Runner) Run(ctx context.Context, t Target) *conformance.Run {
 	o := &outcome{run: run, rules: r.selected(t.Rules), events: r.Events}
 	o.begin(t)
 	var err error
-	if t.Guest == nil {
-		err = r.local(ctx, t, o)
+	if t.local != nil {
+		err = r.here(ctx, t, o)
 	} else {
 		err = r.guest(ctx, t, o)
 	}
@@ -169,25 +168,6 @@ func (o *outcome) end(err error) {
 	if o.events != nil {
 		o.events.End(o.run)
 	}
-}
-
-// local runs a target without a guest.
-func (r *Runner) local(ctx context.Context, t Target, o *outcome) error {
-	start := time.Now()
-	s, err := t.suite(ctx)
-	if errors.Is(err, conformance.ErrNoKVM) {
-		o.run.Unreached = err.Error()
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	s.Only = func(rule string) bool { return agent.Selected(r.Only, rule) }
-	o.run.Implementer = s.Implementer
-	err = s.Run(ctx, o.result)
-	o.run.Seconds.Checks = time.Since(start).Seconds()
-	o.run.Seconds.Total = o.run.Seconds.Checks
-	return err
 }
 
 // guest boots a target's guest.

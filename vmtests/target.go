@@ -21,7 +21,7 @@ import (
 
 	"pvabi/abi"
 	"pvabi/conformance"
-	"pvabi/conformance/user"
+	"pvabi/initramfs/suites"
 	"pvabi/internal/qemu"
 )
 
@@ -38,8 +38,9 @@ type Target struct {
 
 	// Guest is how the target boots; nil where nothing boots.
 	Guest *Guest
-	// suite makes the suite of a target that is looked at by this process.
-	suite func(context.Context) (*conformance.Suite, error)
+	// local is how this process looks at a target that is the machine it runs on; nil where
+	// a guest boots.
+	local *local
 }
 
 // implementedByQEMU is the Implementer of targets whose hypervisor is QEMU itself, so
@@ -88,12 +89,7 @@ func Targets() []Target {
 				Modules: []string{"kvm_amd"}, Needs: []string{"/dev/kvm"},
 			},
 		},
-		{
-			Name: "x86-kvm-below", Platform: "x86-kvm", Implementer: "Linux KVM",
-			Text:  "the KVM that this very machine is a guest of, asked by an ordinary process",
-			Rules: conformance.X86KVMBelowRules(),
-			suite: func(ctx context.Context) (*conformance.Suite, error) { return conformance.X86KVMBelow(ctx, user.Open) },
-		},
+		here(suites.X86KVMBelow(), suites.Options{}),
 		xenTarget("x86-xen", "Debian's newest Xen", Xen{}, 4),
 		xenTarget("x86-xen-4.17", "Xen 4.17", Xen{Suite: "bookworm", Version: "4.17"}, 4),
 		xenTarget("x86-xen-nopvspin", "Debian's newest Xen", Xen{}, 4, "nopvspin"),
@@ -136,8 +132,10 @@ func Targets() []Target {
 }
 
 // Find returns the targets with these names, in the order of Targets; all for none.
-func Find(names ...string) ([]Target, error) {
-	all := Targets()
+func Find(names ...string) ([]Target, error) { return Choose(Targets(), names...) }
+
+// Choose returns those of the targets that have these names, in their order; all for none.
+func Choose(all []Target, names ...string) ([]Target, error) {
 	if len(names) == 0 {
 		return all, nil
 	}
@@ -159,9 +157,8 @@ func (t Target) Console(dir string) string { return filepath.Join(dir, t.Name+".
 // Reachable returns nil if the target can run on this machine, and otherwise why it
 // cannot. It looks at this machine only, not at the network.
 func (t Target) Reachable(ctx context.Context) error {
-	if t.Guest == nil {
-		_, err := t.suite(ctx)
-		return err
+	if t.local != nil {
+		return t.local.Reachable(ctx)
 	}
 	if runtime.GOOS != "linux" {
 		return fmt.Errorf("guests are booted on Linux only, and this is %s", runtime.GOOS)

@@ -23,6 +23,7 @@ const usage = `usage: pvabi COMMAND [flags] [arguments]
   fetch     fetch what the targets boot from into the cache
   run       boot, check, report
   matrix    run targets with several kernels and QEMUs, or plan that for a CI engine
+  agent     check the hypervisor below this very machine, as a plain program
   spec      print what the ABI says, with its sources
   diff      compare two results.json
   report    make one page, or a summary, of the results of many runs
@@ -42,6 +43,7 @@ var commands = map[string]command{
 	"targets": targets,
 	"fetch":   fetch,
 	"run":     run,
+	"agent":   runAgent,
 	"spec":    spec,
 	"diff":    diff,
 	"drift":   driftCommand,

@@ -58,21 +58,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 	fs.StringVar(&r.Xen, "xen", "", "boot on this Xen `file`, such as xen/xen.gz of an own build")
 	artefactFlags(fs, r)
 	threads := fs.String("threads", "", "emulate CPUs on a `single` thread or on multi, one for each (default: the target's choice)")
-	output := fs.String("o", "results", "write results.json and the guests' consoles to this `folder`")
-	format := fs.String("format", "ktap", "`form` of the report on standard output: ktap, json or junit")
-	rules := fs.String("rules", "", "look only at rules that match one of these comma-separated `patterns` of topic/statement, such as kick/*")
-	strict := fs.Bool("strict", false, "exit 1 where a listed deviation no longer shows")
-	against := fs.String("against", "", "tell on standard error what changed from the results.json in this `file`, and exit 1 only where a rule got worse")
+	o := reportFlags(fs)
 	cache := fs.String("cache", "", "keep artefacts in this `folder` (default $PVABI_CACHE, or pvabi in the user's cache folder)")
 	if err := parse(fs, args); err != nil {
 		return 0, err
-	}
-	base, err := readBase(*against)
-	if err != nil {
-		return 0, err
-	}
-	if !slices.Contains([]string{"ktap", "json", "junit"}, *format) {
-		return 0, fmt.Errorf("unknown format %q; there are ktap, json and junit", *format)
 	}
 	switch r.Threads = qemu.Threads(*threads); r.Threads {
 	case "", qemu.OneThread, qemu.ThreadPerCPU:
@@ -83,9 +72,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 	if err != nil {
 		return 0, err
 	}
-	if r.Only, err = patterns(*rules, targets); err != nil {
-		return 0, err
-	}
 	if (r.Kernel != "" || r.Modules != "" || r.QEMU != "") && !oneArchitecture(targets) {
 		return 0, errors.New("-kernel, -modules and -qemu are for guests of one architecture; name the targets to run")
 	}
@@ -93,7 +79,42 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 		return 0, fmt.Errorf("-xen is not for target %s; name targets that boot on any Xen", targets[i].Name)
 	}
 	r.Store = opened(cache, nil, os.Stderr)
-	r.Output = *output
+	o.named = fs.NArg() > 0
+	return o.run(ctx, r, targets, stdout, stderr)
+}
+
+// reporting is how targets are run and reported.
+type reporting struct {
+	output, format, rules, against string
+
+	strict bool
+	named  bool // the targets were named, and so must run
+}
+
+// reportFlags adds the flags of commands that run targets.
+func reportFlags(fs *flag.FlagSet) *reporting {
+	o := &reporting{}
+	fs.StringVar(&o.output, "o", "results", "write results.json, and the consoles of guests, to this `folder`")
+	fs.StringVar(&o.format, "format", "ktap", "`form` of the report on standard output: ktap, json or junit")
+	fs.StringVar(&o.rules, "rules", "", "look only at rules that match one of these comma-separated `patterns` of topic/statement, such as kick/*")
+	fs.BoolVar(&o.strict, "strict", false, "exit 1 where a listed deviation no longer shows")
+	fs.StringVar(&o.against, "against", "", "tell on standard error what changed from the results.json in this `file`, and exit 1 only where a rule got worse")
+	return o
+}
+
+// run runs targets, reports, and returns the exit status.
+func (o *reporting) run(ctx context.Context, r *vmtests.Runner, targets []vmtests.Target, stdout, stderr io.Writer) (int, error) {
+	if !slices.Contains([]string{"ktap", "json", "junit"}, o.format) {
+		return 0, fmt.Errorf("unknown format %q; there are ktap, json and junit", o.format)
+	}
+	base, err := readBase(o.against)
+	if err != nil {
+		return 0, err
+	}
+	if r.Only, err = patterns(o.rules, targets); err != nil {
+		return 0, err
+	}
+	r.Output = o.output
 	folder, err := claim(r.Output, targets)
 	if err != nil {
 		return 0, err
@@ -103,9 +124,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 	// is told at the end.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
-	named := fs.NArg() > 0
 	out := &printer{w: stdout, stderr: stderr}
-	if *format == "ktap" {
+	if o.format == "ktap" {
 		out.ktap = conformance.NewKTAP(stdout, len(targets))
 	}
 	r.Events = out
@@ -120,16 +140,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 		}
 		report.Runs = append(report.Runs, r.Run(ctx, t))
 	}
-	if err := errors.Join(save(report, r.Output), out.end(report, *format)); err != nil {
+	if err := errors.Join(save(report, r.Output), out.end(report, o.format)); err != nil {
 		return 0, err
 	}
 	if ctx.Err() != nil {
 		return 0, fmt.Errorf("what was finished is in %s", filepath.Join(r.Output, results))
 	}
-	for _, f := range failures(report, named) {
+	for _, f := range failures(report, o.named) {
 		fmt.Fprintln(stderr, "pvabi run:", f)
 	}
-	status := report.ExitStatus(named, *strict)
+	status := report.ExitStatus(o.named, o.strict)
 	if base == nil || status == conformance.ExitFailed {
 		return status, nil
 	}
@@ -262,10 +282,17 @@ func (o *printer) End(run *conformance.Run) {
 	}
 	if run.Guest.Release != "" {
 		implementer := strings.TrimSpace(run.Implementer.Name + " " + run.Implementer.Version)
-		o.ktap.Comment("%s, guest %s, QEMU %s", implementer, run.Guest.Release, run.QEMU.Version)
+		if run.QEMU.Version != "" {
+			o.ktap.Comment("%s, guest %s, QEMU %s", implementer, run.Guest.Release, run.QEMU.Version)
+		} else {
+			o.ktap.Comment("%s, this machine %s", implementer, run.Guest.Release)
+		}
 	}
-	if s := run.Seconds; s.Total > 0 {
+	switch s := run.Seconds; {
+	case s.Boot > 0:
 		o.ktap.Comment("boot %.1f s, modules %.1f s, checks %.1f s, all %.1f s", s.Boot, s.Modules, s.Checks, s.Total)
+	case s.Total > 0:
+		o.ktap.Comment("%.1f s", s.Total)
 	}
 	if len(run.Console) > 0 {
 		o.ktap.Comment("the console ends with:\n%s", strings.Join(run.Console, "\n"))

@@ -10,6 +10,12 @@ import (
 	"pvabi/arch"
 )
 
+func TestStale(t *testing.T) {
+	const loaded = "dummy 16384 0 - Live 0x0\npvabi_7_window 4096 0 - Live 0x0 (E)\npvabi_8_1 4096 0 - Live 0x0 (E)\npvabi_refused 1 0 - Live 0x0\nnot_pvabi_7_1 1 0 - Live 0x0\n"
+	assert.Equal(t, []string{"pvabi_7_window"}, stale(loaded, func(pid int) bool { return pid == 8 }))
+	assert.Empty(t, stale("", func(int) bool { return false }))
+}
+
 func TestAllowed(t *testing.T) {
 	const kernel = 0xffff800000000000
 	for _, kind := range []arch.Kind{arch.Load, arch.Store, arch.SpinUntil, arch.Sample} {

@@ -27,17 +27,34 @@
 // result where the kernel has a way for that; the packages of the probes tell where it has not.
 package kmod
 
-import "pvabi/arch"
+import (
+	"errors"
+
+	"pvabi/arch"
+	module "pvabi/internal/kmod"
+)
 
 // Config says what a machine is made of. The zero value will do.
 type Config struct {
 	// CPUs are the kernel's numbers of the CPUs to use; nil is all that are online, without
 	// the first if there are others.
 	CPUs []int
+	// Most is how many of these are used at most, the first ones; 0 is all.
+	Most int
 	// Sibling is a file of a module of the kernel that runs, from which to learn what the
 	// kernel's modules look like; it may be compressed. Without it the modules below
 	// /lib/modules are looked at.
 	Sibling string
+}
+
+// ErrFewCPUs is the error of who needs more CPUs than the kernel has online.
+var ErrFewCPUs = errors.New("too few CPUs")
+
+// Unreached tells whether an error of making a machine says that this cannot be done on the
+// kernel that runs: it takes no modules, or has too few CPUs. All others are failures.
+func Unreached(err error) bool {
+	var r module.Refusal
+	return errors.As(err, &r) || errors.Is(err, ErrFewCPUs)
 }
 
 // Machine is an arch.Machine that can be closed.

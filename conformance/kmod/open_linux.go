@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -108,6 +109,12 @@ func open(c Config) (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.Most > 0 {
+		numbers = numbers[:min(c.Most, len(numbers))]
+	}
+	if err := sweep(); err != nil {
+		return nil, err
+	}
 	kernel, err := sibling(c.Sibling)
 	if err != nil {
 		return nil, err
@@ -121,7 +128,7 @@ func open(c Config) (*machine, error) {
 		return nil, err
 	}
 	load := func(role string, memory int) (*module.Module, error) {
-		name := fmt.Sprintf("pvabi_%d_%s", os.Getpid(), role)
+		name := fmt.Sprintf(modulePrefix+"%d_%s", os.Getpid(), role)
 		image, err := module.Image(module.Spec{Name: name, GOARCH: runtime.GOARCH, Kernel: kernel, Probe: probe, Glue: glue})
 		if err != nil {
 			return nil, err
@@ -146,6 +153,35 @@ func open(c Config) (*machine, error) {
 	return m, nil
 }
 
+// sweep unloads the modules that processes left which did not come to unload them: killed ones.
+func sweep() error {
+	loaded, err := loadedModules()
+	if err != nil {
+		return err
+	}
+	for _, name := range stale(loaded, alive) {
+		if err := module.Unload(name); err != nil {
+			return fmt.Errorf("kmod: unload what a process left that was killed: %w", err)
+		}
+	}
+	return nil
+}
+
+// stale lists our modules, of those in /proc/modules, whose process is not alive.
+func stale(loaded string, alive func(pid int) bool) (names []string) {
+	for line := range strings.Lines(loaded) {
+		name, _, _ := strings.Cut(line, " ")
+		rest, ours := strings.CutPrefix(name, modulePrefix)
+		word, _, _ := strings.Cut(rest, "_")
+		if pid, err := strconv.Atoi(word); ours && err == nil && !alive(pid) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func alive(pid int) bool { return !errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
+
 // choose returns the numbers of the CPUs to use.
 func choose(asked []int) ([]int, error) {
 	if len(asked) > 0 {
@@ -155,6 +191,15 @@ func choose(asked []int) ([]int, error) {
 		}
 		return asked, nil
 	}
+	online, err := Online()
+	if err != nil {
+		return nil, err
+	}
+	return online[min(1, len(online)-1):], nil
+}
+
+// Online returns the kernel's numbers of the CPUs that are online, in their order.
+func Online() ([]int, error) {
 	const name = "/sys/devices/system/cpu/online"
 	list, err := os.ReadFile(name)
 	if err != nil {
@@ -164,7 +209,7 @@ func choose(asked []int) ([]int, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kmod: %s: %w", name, err)
 	}
-	return online[min(1, len(online)-1):], nil
+	return online, nil
 }
 
 // sibling learns what modules of the kernel that runs look like.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"time"
@@ -51,7 +52,7 @@ func Open(c microvm.Config) (microvm.Machine, error) {
 	if err := check(c); err != nil {
 		return nil, err
 	}
-	inner, err := kmod.Open(kmod.Config{})
+	inner, err := kmod.Open(kmod.Config{Most: max(c.CPUs, 1)})
 	if err != nil {
 		return nil, err
 	}
@@ -70,21 +71,32 @@ func Open(c microvm.Config) (microvm.Machine, error) {
 // find finds out what the kernel calls the CPUs, and where it shows their areas.
 func (m *machine) find(wanted int) error {
 	if n := m.Machine.CPUs(); n < wanted {
-		return fmt.Errorf("pseries: %d CPUs besides the first, and %d are needed; boot the guest with more", n, wanted)
+		return fmt.Errorf("pseries: %w: %d besides the first, and %d are needed; give the guest more", kmod.ErrFewCPUs, n, wanted)
 	}
 	for i := range m.Machine.CPUs() {
 		number, err := numberOf(m.ID(i))
 		if err != nil {
 			return err
 		}
-		name := fmt.Sprintf("/sys/kernel/debug/powerpc/vpa/cpu-%d", number)
-		f, err := os.Open(name)
+		f, err := openArea(number)
 		if err != nil {
-			return fmt.Errorf("pseries: the area of CPU %d: %w; is debugfs mounted, and the hypervisor one with shared processors?", number, err)
+			return err
 		}
 		m.cpus = append(m.cpus, &cpu{number: number, area: f})
 	}
 	return nil
+}
+
+// openArea opens what the kernel shows of a CPU's area.
+func openArea(number int) (*os.File, error) {
+	f, err := os.Open(fmt.Sprintf("/sys/kernel/debug/powerpc/vpa/cpu-%d", number))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w; mount debugfs at /sys/kernel/debug; only a kernel on shared processors has it", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pseries: %w: the area of CPU %d: %w", ErrNoAreas, number, err)
+	}
+	return f, nil
 }
 
 // numberOf returns the kernel's number of the CPU that a hypervisor knows by id.

@@ -32,6 +32,7 @@ package pseries
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -42,7 +43,10 @@ import (
 	"pvabi/conformance/microvm"
 )
 
-// Machine is a machine of a guest's own CPUs, all but the first.
+// ErrNoAreas is the error of a kernel that does not show its virtual processor areas.
+var ErrNoAreas = errors.New("the kernel shows no virtual processor areas")
+
+// Machine is a machine of a guest's own CPUs, the first ones but for the very first.
 type Machine interface {
 	microvm.Machine
 	// Real returns the address that the hypervisor knows an area by.

@@ -12,11 +12,9 @@ import (
 
 type machine struct {
 	kmod.Machine
-	spare uint64 // its address
+	numbers []int  // the kernel's, of the machine's CPUs
+	spare   uint64 // its address
 }
-
-// first is the kernel's number of the machine's first CPU.
-const first = 1
 
 // Open makes a machine. Only one can be there at a time. A configuration that asks for more than
 // CPUs is an error.
@@ -24,29 +22,36 @@ func Open(c microvm.Config) (microvm.Machine, error) {
 	if err := check(c); err != nil {
 		return nil, err
 	}
-	var numbers []int
-	for cpu := range Spare {
-		numbers = append(numbers, first+cpu)
-	}
-	m := &machine{}
-	if err := m.SetOnline(true); err != nil {
+	online, err := kmod.Online()
+	if err != nil {
 		return nil, err
 	}
-	text, err := os.ReadFile(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/address", first+Spare))
-	if err != nil {
-		return nil, fmt.Errorf("s390: the address of the last CPU: %w", err)
+	if len(online) <= Spare {
+		return nil, fmt.Errorf("s390: %w: %d online, and at least %d are needed", kmod.ErrFewCPUs, len(online), Spare+1)
 	}
-	if _, err := fmt.Sscan(string(text), &m.spare); err != nil {
-		return nil, fmt.Errorf("s390: the address of the last CPU: %q: %w", text, err)
+	m := &machine{numbers: online[1:min(1+cpus, len(online))]}
+	if len(m.numbers) > Spare {
+		text, err := os.ReadFile(m.file("address"))
+		if err != nil {
+			return nil, fmt.Errorf("s390: the address of the last CPU: %w", err)
+		}
+		if _, err := fmt.Sscan(string(text), &m.spare); err != nil {
+			return nil, fmt.Errorf("s390: the address of the last CPU: %q: %w", text, err)
+		}
 	}
-	if m.Machine, err = kmod.Open(kmod.Config{CPUs: numbers}); err != nil {
+	if m.Machine, err = kmod.Open(kmod.Config{CPUs: m.numbers[:Spare]}); err != nil {
 		return nil, err
 	}
 	return m, nil
 }
 
+// file is a file that the kernel has of the spare CPU.
+func (m *machine) file(name string) string {
+	return fmt.Sprintf("/sys/devices/system/cpu/cpu%d/%s", m.numbers[Spare], name)
+}
+
 // CPUs implements arch.Machine.
-func (m *machine) CPUs() int { return cpus }
+func (m *machine) CPUs() int { return len(m.numbers) }
 
 // ID implements arch.Machine: the CPU's address.
 func (m *machine) ID(cpu int) uint64 {
@@ -65,10 +70,18 @@ func (m *machine) Start(cpu int, p arch.Program) error {
 }
 
 // Reset implements arch.Machine.
-func (m *machine) Reset() error { return errors.Join(m.SetOnline(true), m.Machine.Reset()) }
+func (m *machine) Reset() error { return errors.Join(m.restore(), m.Machine.Reset()) }
 
 // Close implements microvm.Machine.
-func (m *machine) Close() error { return errors.Join(m.SetOnline(true), m.Machine.Close()) }
+func (m *machine) Close() error { return errors.Join(m.restore(), m.Machine.Close()) }
+
+// restore brings the spare CPU back, if there is one.
+func (m *machine) restore() error {
+	if len(m.numbers) <= Spare {
+		return nil
+	}
+	return m.SetOnline(true)
+}
 
 // Interruptions implements conformance.S390Machine.
 func (m *machine) Interruptions(cpu int, class string) (uint64, error) {
@@ -77,19 +90,22 @@ func (m *machine) Interruptions(cpu int, class string) (uint64, error) {
 		return 0, fmt.Errorf("s390: interruptions of a CPU: %w; is /proc mounted?", err)
 	}
 	defer f.Close()
-	return interruptions(f, first+cpu, class)
+	return interruptions(f, m.numbers[cpu], class)
 }
 
 // SetOnline implements conformance.S390Machine.
 func (m *machine) SetOnline(online bool) error {
-	name := fmt.Sprintf("/sys/devices/system/cpu/cpu%d/online", first+Spare)
+	if len(m.numbers) <= Spare {
+		return fmt.Errorf("s390: %w: this takes %d that are online", kmod.ErrFewCPUs, 1+cpus)
+	}
+	name := m.file("online")
 	want := "0"
 	if online {
 		want = "1"
 	}
 	now, err := os.ReadFile(name)
 	if err != nil {
-		return fmt.Errorf("s390: the machine needs %d CPUs of the kernel, and the last one is not there: %w", first+cpus, err)
+		return fmt.Errorf("s390: whether the last CPU is online: %w", err)
 	}
 	if string(now) == want+"\n" {
 		return nil

@@ -5,9 +5,10 @@
 //
 // # CPUs
 //
-// A machine has three of the kernel's CPUs, its second to fourth; the first is left to the
-// rest of the system. The first two of the machine run programs. The last one, [Spare], runs
-// none, so that it can be taken offline.
+// A machine has three of the kernel's CPUs that are online, the second to the fourth; the first is
+// left to the rest of the system. The first two of the machine run programs. The last one, [Spare],
+// runs none, so that it can be taken offline. A kernel with three CPUs does where nothing asks for
+// that.
 //
 // # Waits
 //

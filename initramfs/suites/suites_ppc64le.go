@@ -34,16 +34,94 @@ func powerpcKVM(ctx context.Context, job agent.Job, emit func(conformance.Event)
 
 // powerpcQEMU looks at the hypervisor below the kernel that the agent runs on, and at that kernel.
 func powerpcQEMU(ctx context.Context, job agent.Job, emit func(conformance.Event)) error {
-	hypertas, err := os.ReadFile("/proc/device-tree/rtas/ibm,hypertas-functions")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	s, err := papr(conformance.Implementer{Name: "QEMU", Version: job.Implementer})
+	if err != nil {
 		return err
 	}
 	release, err := linuxguest.Release()
 	if err != nil {
 		return err
 	}
-	i := conformance.Implementer{Name: "QEMU", Version: job.Implementer}
-	return agent.Run(ctx, job, emit,
-		conformance.PowerPCPAPR(i, hypertas, pseries.Open),
-		conformance.PowerPCGuest(release, linuxguest.New(), hypertas, pseries.Open))
+	hypertas, err := hypertas()
+	if err != nil {
+		return err
+	}
+	return runPAPR(ctx, job, emit, s, conformance.PowerPCGuest(release, linuxguest.New(), hypertas, pseries.Open))
+}
+
+// deviceTree is where the kernel shows it.
+const deviceTree = "/proc/device-tree"
+
+// hypertas is the property with the names of what the hypervisor offers, nil if there is none.
+func hypertas() ([]byte, error) {
+	content, err := fs.ReadFile(os.DirFS(deviceTree), hypertasFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return content, err
+}
+
+// papr makes the suite for the hypervisor below this kernel.
+func papr(i conformance.Implementer) (*conformance.Suite, error) {
+	names, err := hypertas()
+	if err != nil {
+		return nil, err
+	}
+	return conformance.PowerPCPAPR(i, names, pseries.Open), nil
+}
+
+// runPAPR runs suites, of which the first one is for the hypervisor's side.
+func runPAPR(ctx context.Context, job agent.Job, emit func(conformance.Event), all ...*conformance.Suite) error {
+	if err := all[0].Ready(); err != nil {
+		if errors.Is(err, pseries.ErrNoAreas) {
+			emit(conformance.Event{Unreached: err.Error()})
+			return nil
+		}
+		return unreached(err, emit)
+	}
+	return agent.Run(ctx, job, emit, all...)
+}
+
+// Locals are the targets that this machine can be.
+func Locals() []Local {
+	below := func() (conformance.Implementer, string, error) {
+		cpuinfo, err := os.ReadFile("/proc/cpuinfo")
+		if err != nil {
+			return conformance.Implementer{}, "", err
+		}
+		return paprBelow(os.DirFS(deviceTree), string(cpuinfo))
+	}
+	i, unknown, _ := below()
+	text := "the PAPR hypervisor below this very machine, asked by a module in its kernel"
+	if unknown != "" {
+		text += "; not known: " + unknown
+	}
+	return []Local{{
+		Name: "powerpc-below", Platform: "powerpc-papr", Implementer: i, Text: text,
+		Rules: conformance.PowerPCPAPRRules(),
+		Reachable: func(context.Context) error {
+			_, _, err := below()
+			return err
+		},
+		Disturbs: conformance.PowerPCPAPRDisturbing(),
+		Suite: func(o Options) agent.Suite {
+			look := func(ctx context.Context, job agent.Job, emit func(conformance.Event)) error {
+				s, err := papr(o.Implementer)
+				if err != nil {
+					return err
+				}
+				if o.Unprivileged {
+					return agent.Run(ctx, job, emit, s.Unprivileged())
+				}
+				if !o.Disturb {
+					s.Gentle()
+				}
+				return runPAPR(ctx, job, emit, s)
+			}
+			if o.Unprivileged {
+				return look
+			}
+			return careful(look)
+		},
+	}}
 }

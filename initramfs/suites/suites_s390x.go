@@ -4,6 +4,7 @@ package suites
 
 import (
 	"context"
+	"os"
 
 	"pvabi/conformance"
 	"pvabi/conformance/s390"
@@ -16,7 +17,50 @@ func init() { all["s390-qemu"] = s390QEMU }
 func s390QEMU(ctx context.Context, job agent.Job, emit func(conformance.Event)) error {
 	s, err := conformance.S390(ctx, conformance.Implementer{Name: "QEMU", Version: job.Implementer}, s390.Open)
 	if err != nil {
-		return err
+		return unreached(err, emit)
 	}
 	return agent.Run(ctx, job, emit, s)
+}
+
+// Locals are the targets that this machine can be.
+func Locals() []Local {
+	below := func() (conformance.Implementer, string, error) {
+		sysinfo, err := os.ReadFile("/proc/sysinfo")
+		if err != nil {
+			return conformance.Implementer{}, "", err
+		}
+		return s390Below(string(sysinfo))
+	}
+	i, unknown, _ := below()
+	text := "the hypervisor below this very machine, asked by a module in its kernel"
+	if unknown != "" {
+		text += "; not known: " + unknown
+	}
+	return []Local{{
+		Name: "s390-below", Platform: "s390", Implementer: i, Text: text,
+		Rules: conformance.S390Rules(),
+		Reachable: func(context.Context) error {
+			_, _, err := below()
+			return err
+		},
+		Disturbs: conformance.S390Disturbing(),
+		Suite: func(o Options) agent.Suite {
+			if o.Unprivileged {
+				return func(_ context.Context, _ agent.Job, emit func(conformance.Event)) error {
+					emit(conformance.Event{Unreached: "without root there is nothing to be asked on s390; leave out -unprivileged"})
+					return nil
+				}
+			}
+			return careful(func(ctx context.Context, job agent.Job, emit func(conformance.Event)) error {
+				s, err := conformance.S390(ctx, o.Implementer, s390.Open)
+				if err != nil {
+					return unreached(err, emit)
+				}
+				if !o.Disturb {
+					s.Gentle()
+				}
+				return agent.Run(ctx, job, emit, s)
+			})
+		},
+	}}
 }

@@ -228,10 +228,15 @@ func (m *Module) Unload() error {
 		closed = unix.Close(m.file)
 		m.file = -1
 	}
-	if err := unix.DeleteModule(m.name, unix.O_NONBLOCK); err != nil {
-		return errors.Join(closed, fmt.Errorf("kmod: unload module %s: %w; rmmod %s does it, too", m.name, err, m.name))
+	return errors.Join(closed, Unload(m.name))
+}
+
+// Unload unloads a module by its name. It must be idle.
+func Unload(name string) error {
+	if err := unix.DeleteModule(name, unix.O_NONBLOCK); err != nil {
+		return fmt.Errorf("kmod: unload module %s: %w; rmmod %s does it, too", name, err, name)
 	}
-	return closed
+	return nil
 }
 
 // kernelLog returns the kernel's log, or nothing where it may not be read.
