@@ -251,8 +251,11 @@ type T struct {
 	after []func()
 }
 
-// stop is what Fatal panics with.
-type stop struct{ err error }
+// stop is what Fatal and GiveUp panic with.
+type stop struct {
+	err    error
+	giveUp string
+}
 
 func (t *T) protect(run func(*T)) {
 	defer func() {
@@ -260,6 +263,11 @@ func (t *T) protect(run func(*T)) {
 		case nil:
 		case stop:
 			t.failure = p.err
+			if p.giveUp != "" {
+				for rule := range t.findings {
+					t.Unreached(rule, p.giveUp)
+				}
+			}
 		default:
 			t.failure = fmt.Errorf("panic in the check: %v\n%s", p, debug.Stack())
 		}
@@ -276,7 +284,10 @@ func (t *T) protect(run func(*T)) {
 
 // Fatal ends the check: its equipment failed. Rules that were not judged before
 // get the verdict error.
-func (t *T) Fatal(err error) { panic(stop{err}) }
+func (t *T) Fatal(err error) { panic(stop{err: err}) }
+
+// GiveUp ends the check: none of its rules can be looked at here.
+func (t *T) GiveUp(reason string) { panic(stop{giveUp: reason}) }
 
 // Check ends the check if err is not nil.
 func (t *T) Check(doing string, err error) {

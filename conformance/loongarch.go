@@ -232,7 +232,7 @@ const (
 // waiter has a CPU wait quietly, and sees it fall asleep.
 func (t *T) waiter(m microvm.Machine, cpu int) {
 	p := t.quietly(waitOp(0), t.readESTAT())
-	tried(func() bool {
+	t.tried(func() bool {
 		t.start(m, cpu, p...)
 		if t.settle(m, cpu, len(p)) == loongWaitAt && t.stays(m, cpu, loongWaitAt) {
 			return true
@@ -522,7 +522,7 @@ func loongVendorNumbers(c loong) Check {
 		op := t.ipi(1, 0, m.ID(caller))
 		op.Regs[t.ISA.Register("r4")] = t.ABI.Call("NOTIFY").Number
 		var r []arch.Result
-		tried(func() bool {
+		t.tried(func() bool {
 			r = t.run(m, caller, t.quietly(op, t.readESTAT())...)[loongWaitAt:]
 			return r[1].Value&t.swi0() == 0
 		})
@@ -706,7 +706,7 @@ func loongRunning(c loong) Check {
 		for _, kicks := range []int{0, 1} {
 			var taken uint64
 			var returns int64
-			tried(func() bool {
+			t.tried(func() bool {
 				m := t.Open(c.plain)
 				flag := m.Alloc(8, 8, 0)
 				head := arch.Program{
@@ -811,7 +811,7 @@ func loongSleeps(c loong) Check {
 	return Check{Rules: []string{rule}, Run: func(t *T) {
 		var returns int64
 		var m microvm.Machine
-		tried(func() bool {
+		t.tried(func() bool {
 			m = t.Open(c.plain)
 			p := t.quietly(waitOp(0), t.readESTAT())
 			t.start(m, target, p...)

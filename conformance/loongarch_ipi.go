@@ -29,7 +29,7 @@ func (t *T) loongLineup(c loong, ops []arch.Op, holds func(i int, l lineup) bool
 		part := ops[from:min(from+loongSteps, len(ops))]
 		var got []lineup
 		var reads uint64 = 1
-		tried(func() bool {
+		t.tried(func() bool {
 			got = t.loongRound(t.Open(c.plain), part, reads)
 			reads <<= 5
 			for i, l := range got {
@@ -173,7 +173,7 @@ func loongKept(c loong) Check {
 			want := uint64(min(kicks, 1))
 			var n, pending uint64
 			var reads uint64 = 1
-			tried(func() bool {
+			t.tried(func() bool {
 				m := t.Open(c.plain)
 				var before uint64
 				_, after := t.held(m,

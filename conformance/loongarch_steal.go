@@ -44,7 +44,7 @@ func (t *T) loongTurn(m microvm.Machine) {
 // turnWrites tells whether the record that is registered on the target is written when that comes back
 // from a wait, tried several times: a short one may not have taken it off.
 func (t *T) turnWrites(m microvm.Machine, rec record) bool {
-	return tried(func() bool {
+	return t.tried(func() bool {
 		before := rec.get(version)
 		t.loongTurn(m)
 		return rec.get(version) != before
@@ -106,7 +106,7 @@ func loongOwnArea(c loong) Check {
 	const rule = "notify/own-area"
 	return Check{Rules: []string{rule}, Run: func(t *T) {
 		var changed int64
-		tried(func() bool {
+		t.tried(func() bool {
 			m := t.Open(c.plain)
 			other, own := t.record(m), t.record(m)
 			t.loongRegister(m, third, other.on(), other)

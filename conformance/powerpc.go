@@ -150,10 +150,7 @@ func undisturbed(c Check) Check {
 				return
 			case n == disturbances && t.shared:
 				// Nobody keeps the others away from these CPUs.
-				for rule := range t.findings {
-					t.Unreached(rule, fmt.Sprintf("the kernel's CPUs were interrupted each of %d times; keep others from all but the first (isolcpus, irqaffinity)", n))
-				}
-				return
+				t.GiveUp(fmt.Sprintf("others interrupted the kernel's CPUs each of %d times; keep them from all but the first (isolcpus, irqaffinity)", n))
 			case n == disturbances:
 				t.Fatal(fmt.Errorf("each of %d times something came in between, %d interrupts the last time; keep them from CPUs but the first (isolcpus, irqaffinity)", n, taken))
 			}
@@ -170,7 +167,7 @@ func (t *T) try(run func(*T)) (failure error) {
 	defer func() {
 		if p := recover(); p != nil {
 			s, ok := p.(stop)
-			if !ok {
+			if !ok || s.giveUp != "" {
 				panic(p)
 			}
 			failure = s.err

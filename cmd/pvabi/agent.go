@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 
 	"pvabi/conformance"
-	"pvabi/initramfs/suites"
+	local "pvabi/initramfs/suites"
 	"pvabi/vmtests"
 )
 
@@ -23,7 +23,7 @@ that runs, loads it, and unloads it. What could disturb the machine is not done 
 // runAgent is the agent as a plain program on a machine that is somebody's.
 func runAgent(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
 	fs := flags("agent", "[target...]", agentText, stderr)
-	var how suites.Options
+	var how local.Options
 	fs.BoolVar(&how.Unprivileged, "unprivileged", false, "look only at what needs no root")
 	fs.BoolVar(&how.Disturb, "disturb", false, "do also what others on this machine could suffer from; -list tells what that is")
 	fs.StringVar(&how.Implementer.Version, "hypervisor-version", "", "the `version` of the hypervisor, where its guest cannot know it: known deviations have ranges of versions")

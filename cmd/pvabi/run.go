@@ -85,6 +85,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 
 // reporting is how targets are run and reported.
 type reporting struct {
+	command string // for messages
+
 	output, format, rules, against string
 
 	strict bool
@@ -93,7 +95,7 @@ type reporting struct {
 
 // reportFlags adds the flags of commands that run targets.
 func reportFlags(fs *flag.FlagSet) *reporting {
-	o := &reporting{}
+	o := &reporting{command: strings.TrimPrefix(fs.Name(), "pvabi ")}
 	fs.StringVar(&o.output, "o", "results", "write results.json, and the consoles of guests, to this `folder`")
 	fs.StringVar(&o.format, "format", "ktap", "`form` of the report on standard output: ktap, json or junit")
 	fs.StringVar(&o.rules, "rules", "", "look only at rules that match one of these comma-separated `patterns` of topic/statement, such as kick/*")
@@ -147,7 +149,7 @@ func (o *reporting) run(ctx context.Context, r *vmtests.Runner, targets []vmtest
 		return 0, fmt.Errorf("what was finished is in %s", filepath.Join(r.Output, results))
 	}
 	for _, f := range failures(report, o.named) {
-		fmt.Fprintln(stderr, "pvabi run:", f)
+		fmt.Fprintf(stderr, "pvabi %s: %s\n", o.command, f)
 	}
 	status := report.ExitStatus(o.named, o.strict)
 	if base == nil || status == conformance.ExitFailed {

@@ -22,6 +22,9 @@ import (
 const selfVariable = "PVABI_TEST_SELF"
 
 func TestMain(m *testing.M) {
+	if os.Getpid() == 1 {
+		guestMain(m)
+	}
 	if os.Getenv(selfVariable) != "" {
 		main()
 	}

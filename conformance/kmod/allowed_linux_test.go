@@ -16,6 +16,14 @@ func TestStale(t *testing.T) {
 	assert.Empty(t, stale("", func(int) bool { return false }))
 }
 
+func TestBounded(t *testing.T) {
+	p := arch.Program{op(arch.SpinUntil, 1, 2, 3), op(arch.SpinUntil, 1, 2, 3, 4), op(arch.Loop, 0, 1<<62), op(arch.Loop, 0, 5), op(arch.Load, 1, 1<<62)}
+	got := bounded(p)
+	want := arch.Program{op(arch.SpinUntil, 1, 2, 3, forever), p[1], op(arch.Loop, 0, forever), p[3], p[4]}
+	assert.Equal(t, want, got)
+	assert.Zero(t, p[0].Arg[3], "the caller's program")
+}
+
 func TestAllowed(t *testing.T) {
 	const kernel = 0xffff800000000000
 	for _, kind := range []arch.Kind{arch.Load, arch.Store, arch.SpinUntil, arch.Sample} {

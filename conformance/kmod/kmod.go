@@ -21,6 +21,8 @@
 //   - The first CPU had better be left to this process and the rest of the system, as it is
 //     by the default of [Config.CPUs].
 //   - Registers are the kernel's, too: what is written to one has to be put back.
+//   - Spins and loops without end are given one that nobody waits for, so that a CPU comes back from
+//     a process that was killed.
 //
 // [Machine.Start] refuses what would stop the kernel outright: accesses to addresses that are
 // not the kernel's, and a Wait that nothing ends. An exception is caught and noted in the

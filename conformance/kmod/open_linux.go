@@ -329,6 +329,7 @@ func (m *machine) Start(cpu int, p arch.Program) error {
 			return fmt.Errorf("kmod: operation %d: %w", i, err)
 		}
 	}
+	p = bounded(p)
 	if err := c.shadow.Load(p); err != nil {
 		return err
 	}
@@ -341,6 +342,24 @@ func (m *machine) Start(cpu int, p arch.Program) error {
 	m.send(c, arch.FrameResults, size)
 	m.enter(c, this.begin)
 	return nil
+}
+
+// forever is how often at most a program goes round without anybody's doing: for a minute or more,
+// longer than anybody has use for, but not for ever on a CPU whose process was killed.
+const forever = 1 << 35
+
+// bounded is the program with all that goes round for ever, or as good as, bounded by forever.
+func bounded(p arch.Program) arch.Program {
+	p = slices.Clone(p)
+	for i := range p {
+		switch o := &p[i]; {
+		case o.Kind == arch.SpinUntil && (o.Arg[3] == 0 || o.Arg[3] > forever):
+			o.Arg[3] = forever
+		case o.Kind == arch.Loop && o.Arg[1] > forever:
+			o.Arg[1] = forever
+		}
+	}
+	return p
 }
 
 // allowed tells why an operation would stop the kernel, or nil.

@@ -34,16 +34,18 @@ func NewWatch() (*Watch, error) {
 	return &Watch{before, log}, nil
 }
 
-// Same returns an error that tells how the kernel differs from before: it must have the modules
-// of ours, and the taint, that it had, but for being tainted by an unsigned module.
+// Same returns an error that tells how the kernel differs from before: it must have no
+// module of ours that it had not, and the taint that it had, but for that of an unsigned module.
 func (w *Watch) Same() error {
 	after, err := look()
 	if err != nil {
 		return err
 	}
 	var errs []error
-	if after.modules != w.before.modules {
-		errs = append(errs, fmt.Errorf("kmod: our modules that are loaded are now %q, and were %q", after.modules, w.before.modules))
+	for _, name := range after.modules {
+		if !slices.Contains(w.before.modules, name) {
+			errs = append(errs, fmt.Errorf("kmod: module %s is left; rmmod %s unloads it", name, name))
+		}
 	}
 	if got, want := after.taint, w.before.taint|taintUnsigned; got != want && got != w.before.taint {
 		errs = append(errs, fmt.Errorf("kmod: the kernel's taint is now %#x, want %#x", got, want))
@@ -66,7 +68,7 @@ const modulePrefix = "pvabi_"
 
 // system is what a kernel shows of our modules that are loaded, and of all that were.
 type system struct {
-	modules string // their names
+	modules []string
 	taint   uint64
 }
 
@@ -78,7 +80,7 @@ func look() (system, error) {
 	}
 	for line := range strings.Lines(modules) {
 		if name, _, _ := strings.Cut(line, " "); strings.HasPrefix(name, modulePrefix) {
-			s.modules += name + " "
+			s.modules = append(s.modules, name)
 		}
 	}
 	const name = "/proc/sys/kernel/tainted"

@@ -15,6 +15,9 @@ import (
 // the kernel after.
 func careful(s agent.Suite) agent.Suite {
 	return func(ctx context.Context, job agent.Job, emit func(conformance.Event)) error {
+		if err := kmod.KeepAway(); err != nil {
+			return err
+		}
 		if ok, err := checkSelf(ctx, emit); !ok {
 			return err
 		}
