@@ -59,9 +59,7 @@ func TestAgent(t *testing.T) {
 		{"ppc64le", qemu.ThreadPerCPU, []string{"dummy"}, ""},
 		{"s390x", qemu.ThreadPerCPU, []string{"dummy"}, ""},
 		{"amd64", qemu.OneThread, []string{"dummy"}, "module.sig_enforce=1"},
-		{"amd64", qemu.OneThread, []string{"dummy"}, "lockdown=integrity"},
 		{"ppc64le", qemu.ThreadPerCPU, []string{"dummy"}, "lockdown=integrity"},
-		{"s390x", qemu.ThreadPerCPU, []string{"dummy"}, "module.sig_enforce=1"},
 	} {
 		t.Run(strings.TrimSuffix(guest.goarch+","+guest.append, ","), func(t *testing.T) {
 			kernel, err := s.Kernel(t.Context(), store.KernelSpec{GOARCH: guest.goarch})
@@ -267,13 +265,18 @@ func testOwnKVM(t *testing.T) {
 var below = map[string]string{"ppc64le": "powerpc-below", "s390x": "s390-below"}[runtime.GOARCH]
 
 func testBelow(t *testing.T) {
-	gentle, disturbing := runHere(t), runHere(t, "-disturb", below)
+	// The topic of some rules that could disturb.
+	topic := map[string]string{"ppc64le": "join/", "s390x": "external-call/"}[runtime.GOARCH]
+	gentle := runHere(t)
+	disturbing := runHere(t, "-disturb", "-hypervisor-version", "11.1.2", "-format", "junit", "-rules", "discovery/*,"+topic+"*", below)
+	assert.True(t, strings.HasPrefix(disturbing.stdout, "<?xml"), "junit")
 	for i, r := range []ran{gentle, disturbing} {
 		assert.Zero(t, r.status)
 		require.Len(t, r.report.Runs, 1)
 		run := r.report.Runs[0]
 		assert.Equal(t, below, run.Target)
-		assert.Equal(t, conformance.Implementer{Name: "QEMU"}, run.Implementer)
+		assert.Equal(t, "QEMU", run.Implementer.Name)
+		assert.Equal(t, []string{"", "11.1.2"}[i], run.Implementer.Version)
 		assert.Equal(t, runtime.GOARCH, run.Guest.GOARCH)
 		assert.Equal(t, 4, run.Guest.CPUs)
 		left := 0
@@ -289,14 +292,10 @@ func testBelow(t *testing.T) {
 			assert.Zero(t, left, "rules that could disturb")
 		}
 		totals := run.Totals()
-		assert.Greater(t, totals[conformance.Pass], 30, "rules that hold")
+		assert.Greater(t, totals[conformance.Pass], []int{30, 2}[i], "rules that hold")
 		assert.Zero(t, totals[conformance.Fail]+totals[conformance.Error]+totals[conformance.Mended])
 		assert.Contains(t, strings.Join(run.Notes, "\n"), "the kernel is as it was: no module of ours is left")
 	}
-	r := runHere(t, "-hypervisor-version", "11.1.2", "-format", "junit", "-rules", "discovery/*")
-	assert.Zero(t, r.status)
-	assert.Equal(t, conformance.Implementer{Name: "QEMU", Version: "11.1.2"}, r.report.Runs[0].Implementer)
-	assert.True(t, strings.HasPrefix(r.stdout, "<?xml"), "junit")
 	list := runHere(t, "-list")
 	assert.Contains(t, list.stdout, "only by -disturb: ")
 	assert.Contains(t, list.stdout, "not known: its version")
@@ -317,8 +316,10 @@ func testInterrupted(t *testing.T) {
 		return string(content)
 	}
 	require.Eventually(t, func() bool { return strings.Contains(said(), "ok 20 ") }, time.Minute, time.Millisecond)
+	begin := time.Now()
 	require.NoError(t, c.Process.Signal(os.Interrupt))
 	_ = c.Wait()
+	t.Logf("ended %v after the signal", time.Since(begin))
 	r := finish()
 	assert.Equal(t, conformance.ExitFailed, r.status)
 	assert.Contains(t, r.stderr, "interrupt signal received")

@@ -10,8 +10,13 @@ import (
 )
 
 // KeepAway has this process, but for the threads that run programs, keep to the first CPU that it
-// may use, so that it is not itself who interrupts the others.
+// may use, so that it is not itself who interrupts the others. It also takes its memory out of the
+// reach of khugepaged, which holds the process up while it waits for all CPUs to take an interrupt
+// (mm/khugepaged.c, collapse_huge_page, and mm/mmu_gather.c, tlb_remove_table_sync_one; Linux 7.2).
 func KeepAway() error {
+	if err := unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("kmod: do without huge pages: %w", err)
+	}
 	var may unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &may); err != nil {
 		return fmt.Errorf("kmod: which CPUs this process may use: %w", err)

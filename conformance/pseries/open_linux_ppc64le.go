@@ -174,7 +174,7 @@ func (m *machine) Wait(ctx context.Context, i int) (arch.Stop, error) {
 		stop, err := m.Machine.Wait(short, i)
 		cancel()
 		if err == nil {
-			c.running = false
+			m.ended(i)
 			return stop, nil
 		}
 		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
@@ -183,9 +183,18 @@ func (m *machine) Wait(ctx context.Context, i int) (arch.Stop, error) {
 	}
 	stop, err := m.Machine.Wait(ctx, i)
 	if err == nil {
-		c.running = false
+		m.ended(i)
 	}
 	return stop, err
+}
+
+// ended notes that a CPU's program ended, and whether its gates did what they are for.
+func (m *machine) ended(i int) {
+	c := m.cpus[i]
+	if c.running && c.surrounded() && !opened(m.Machine.Results(i), len(c.program)) {
+		m.disturbed++
+	}
+	c.running = false
 }
 
 // release notes how often a CPU was interrupted and opens both of its gates.

@@ -15,7 +15,7 @@
 //	the decrementer near, so that the kernel sets it anew
 //
 // From gate to gate the CPU takes interrupts in its waits only, and [Machine.Disturbed] counts
-// them. Loops and indices of the program are as it was given. Whoever cannot do with
+// them. A gate that is not opened in time, by a process that the kernel keeps waiting, counts, too. Loops and indices of the program are as it was given. Whoever cannot do with
 // interrupts looks again if there were any; guests that are booted for the purpose have few
 // (isolcpus and irqaffinity on the kernel's command line).
 //
@@ -135,10 +135,17 @@ const (
 	after  = 2 // and behind it
 )
 
+// patience is how often a gate is looked at: for seconds. A CPU at a gate has interrupts off, and
+// whoever is to open the gate may wait, by way of the kernel, for a CPU that takes no interrupt: when
+// the kernel's code is changed, or huge pages are made. Neither would come to an end.
+const patience = 1 << 30
+
 // surround returns a program with its surroundings. The gates are words at gate and at gate+8,
-// that open at 1.
+// that open at 1, and by themselves when nobody has the patience: see opened.
 func surround(p arch.Program, gate uint64, decrementer uint64, far uint64) arch.Program {
-	open := func(at uint64) arch.Op { return arch.Op{Kind: arch.SpinUntil, Arg: [6]uint64{at, ^uint64(0), 1}} }
+	open := func(at uint64) arch.Op {
+		return arch.Op{Kind: arch.SpinUntil, Arg: [6]uint64{at, ^uint64(0), 1, patience}}
+	}
 	set := func(ticks uint64) arch.Op {
 		return arch.Op{Kind: arch.WriteRegister, Arg: [6]uint64{decrementer, ticks}}
 	}
@@ -151,6 +158,10 @@ func surround(p arch.Program, gate uint64, decrementer uint64, far uint64) arch.
 	}
 	return append(out, open(gate+8), set(1))
 }
+
+// opened tells from the results of a surrounded program of n operations whether its gates were
+// opened, so that what is between them is all that there was.
+func opened(r []arch.Result, n int) bool { return r[before-1].Value == 1 && r[before+n].Value == 1 }
 
 // inside turns what a surrounded program of n operations says of where it is into what the
 // program itself would say.
