@@ -60,6 +60,15 @@ func TestSurround(t *testing.T) {
 	}
 }
 
+func TestOpened(t *testing.T) {
+	r := make([]arch.Result, before+2+after)
+	assert.False(t, opened(r, 2), "gates that nobody opened")
+	r[before-1].Value = 1
+	assert.False(t, opened(r, 2))
+	r[before+2].Value = 1
+	assert.True(t, opened(r, 2))
+}
+
 func TestCheck(t *testing.T) {
 	assert.NoError(t, check(microvm.Config{CPUs: 3, IDs: []uint64{2, 9, 5}}))
 	assert.Error(t, check(microvm.Config{CPUs: 3, Enforce: true}))
