@@ -11,7 +11,7 @@ FLAGS   ?=
 
 export CGO_ENABLED = 0
 
-.PHONY: run test short bench lint fmt build fetch clean help
+.PHONY: dist run test short bench lint fmt build fetch clean help
 
 run: build
 	./bin/pvabi run $(FLAGS) $(TARGETS)
@@ -47,12 +47,17 @@ build: bin/pvabi
 bin/pvabi:
 	$(GO) build -o $@ ./cmd/pvabi
 
+# The lowest level of each instruction set, so that it runs wherever it is taken.
+dist:
+	@for a in $(ARCHES); do echo "dist/pvabi-$$a"; \
+		GOOS=linux GOARCH=$$a GOAMD64=v1 GOPPC64=power8 $(GO) build -trimpath -ldflags='-s -w' -o dist/pvabi-$$a ./cmd/pvabi || exit 1; done
+
 fetch: build
 	./bin/pvabi fetch $(FLAGS) $(TARGETS)
 
 clean:
-	rm -rf bin results
+	rm -rf bin dist results
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
-	@echo "make short  tests without VMs; make bench  where the time goes; make lint, fmt, build, fetch, clean"
+	@echo "make short  tests without VMs; make bench  where the time goes; make lint, fmt, build, dist, fetch, clean"
