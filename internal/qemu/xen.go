@@ -25,15 +25,19 @@ type Xen struct {
 // XenBoard is how domain 0 of a Xen is built. Its fields say what Boards says of other guests.
 var XenBoard = Board{
 	GOARCH: "amd64", System: "x86_64", Machine: "q35", Memory: 512, Uname: "x86_64",
-	// Without XSAVE: with it, the vector registers of threads do not survive vCPUs that share a
-	// CPU. Go's programs need what is added.
+	// Without XSAVE: TCG lets XSAVE and XRSTOR run where CR0.TS is to have them trap
+	// (target/i386/tcg/fpu_helper.c, helper_xsave and helper_xrstor; QEMU 7.2 to 11.1), by which Xen
+	// finds out that a vCPU wants its vector registers. With them, vCPUs that share a CPU
+	// get each other's registers, unless Xen is told to switch them always (spec-ctrl=eager-fpu).
+	// Go's programs need what is added.
 	CPU: "qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt",
 	// qboot, the firmware of the other board, boots no multiboot program.
 	Firmware: "", Console: "hvc0",
 	// The kernel must not patch its code for a TSC that is stable after all: under emulation
-	// that has gone wrong. Its own page tables need no protection from its tests' users, and a
-	// search through all of them for pages that can be written and executed takes most of a second.
-	Append: cryptoTests + " tsc=unstable rodata=off",
+	// that has gone wrong. Three things spare a boot two of ten seconds: protecting the kernel's
+	// page tables, after which it searches all of them for pages that can be written and executed;
+	// 64 MiB of buffers for devices, where 8 will do; and tests of the crypto library.
+	Append: "tsc=unstable rodata=off swiotlb=4096 " + cryptoTests,
 }
 
 // xenCommon is on every Xen's command line. One CPU for all vCPUs has them preempted often, and
