@@ -103,6 +103,8 @@ func TestDispatch(t *testing.T) {
 		{"run -kernel good.json x86-kvm-below", 2, "", "name the targets to run"},
 		{"run -modules nosuch x86-kvm-below", 2, "", "name the targets to run"},
 		{"run -qemu nosuch x86-kvm-below", 2, "", "name the targets to run"},
+		{"run -xen nosuch", 2, "", "-xen is not for target x86-kvm; name targets that boot on any Xen"},
+		{"run -xen nosuch x86-xen x86-xen-4.17", 2, "", "-xen is not for target x86-xen-4.17"},
 		{"run -o= x86-kvm", 2, "", "-o wants the name of a folder"},
 		{"run -o file x86-kvm", 2, "", "the folder for results: mkdir file: not a directory; name another one by -o"},
 		{"run -o file/out x86-kvm", 2, "", "not a directory; name another one by -o"},
