@@ -29,12 +29,13 @@ var XenBoard = Board{
 	// (target/i386/tcg/fpu_helper.c, helper_xsave and helper_xrstor; QEMU 7.2 to 11.1), by which Xen
 	// finds out that a vCPU wants its vector registers. With them, vCPUs that share a CPU
 	// get each other's registers, unless Xen is told to switch them always (spec-ctrl=eager-fpu).
-	// Go's programs need what is added.
-	CPU: "qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt",
+	// Without SSSE3: with it, the kernel patches its calls of the crypto library, each time waiting
+	// for all vCPUs, one after the other.
+	CPU: "qemu64",
 	// qboot, the firmware of the other board, boots no multiboot program.
 	Firmware: "", Console: "hvc0",
 	// The kernel must not patch its code for a TSC that is stable after all: under emulation
-	// that has gone wrong. Three things spare a boot two of ten seconds: protecting the kernel's
+	// that has gone wrong. Three things spare a boot more than a second: protecting the kernel's
 	// page tables, after which it searches all of them for pages that can be written and executed;
 	// 64 MiB of buffers for devices, where 8 will do; and tests of the crypto library.
 	Append: "tsc=unstable rodata=off swiotlb=4096 " + cryptoTests,

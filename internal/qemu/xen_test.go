@@ -48,7 +48,7 @@ func TestRunXen(t *testing.T) {
 		"-kernel\n" + c.Xen.File + "\n",
 		"-append\nconsole=com1 com1=115200,8n1 ", " maxcpus=1 ", " dom0_max_vcpus=2 sched=credit2\n",
 		"-initrd\n" + escaped + "/kernel console=hvc0 panic=-1 ", " pvabi.modules=a,,b," + escaped + "/initramfs\n",
-		"-cpu\nqemu64,",
+		"-cpu\nqemu64\n",
 	} {
 		assert.Contains(t, string(console), want)
 	}
