@@ -83,19 +83,19 @@ func paprDescheduled(descheduled, grows string) Check {
 		// The probe reads words of 8 bytes in its own order, the least byte first.
 		little := bits.ReverseBytes64(mask) >> (64 - 8*field.Size)
 		look := func(until uint64) arch.Op { return spinUntil(address+field.Offset, little, until, reads) }
-		set, clear := little, uint64(0)
-		if t.Want(descheduled, "preempted") == 0 {
-			set, clear = clear, set
+		want, other := t.Want(descheduled, "preempted"), uint64(0)
+		if want == 0 {
+			other = little
 		}
-		one, other := turns(m.Alloc(8, 8, 0), passes)
+		one, two := turns(m.Alloc(8, 8, 0), passes)
 		var own, rival arch.Program
 		var owns, rivals []int
 		for i := range passes {
 			// Each looks while it has the ball.
 			owns = append(owns, len(own))
-			own = append(append(own, look(set)), one[2*i:2*i+2]...)
+			own = append(append(own, look(little)), one[2*i:2*i+2]...)
 			rivals = append(rivals, len(rival)+1)
-			rival = append(append(rival, other[2*i], look(clear)), other[2*i+1])
+			rival = append(append(rival, two[2*i], look(other)), two[2*i+1])
 		}
 		_, name, _ := strings.Cut(t.ABI.Scheduling.Steal, ".")
 		steal := func() uint64 { return t.vpa(m, target).field(name) }
@@ -114,7 +114,7 @@ func paprDescheduled(descheduled, grows string) Check {
 		for i := range passes {
 			t.Control("reads by the CPU itself that see it not taken off", uint64(reads), ran[owns[i]].Aux)
 			r := seen[rivals[i]]
-			t.Equal(descheduled, "YIELDED as another CPU sees it, on the same processor", bit(set != 0), bit(r.Value&little != 0))
+			t.Equal(descheduled, "YIELDED as another CPU sees it, on the same processor", want, bit(r.Value&little != 0))
 			t.Equal(descheduled, "reads by that CPU, none of them other", uint64(reads), r.Aux)
 		}
 		lasted := ran[len(ran)-1].End - ran[0].Begin

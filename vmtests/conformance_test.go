@@ -73,6 +73,29 @@ func report(t *testing.T, r conformance.Result) {
 	}
 }
 
+// paprMutants are those of every implementer of powerpc-papr.
+var paprMutants = []mutant{
+	{"calls/PROD/number", 0xe4, "kick/wakes-waiter"},
+	{"rules/powerpc-papr/kick/wakes-waiter/want/wakes/number", 0, "kick/wakes-waiter"},
+	{"rules/powerpc-papr/kick/before-wait/want/latched/number", 2, "kick/before-wait"},
+	{"rules/powerpc-papr/kick/two-kicks/want/wakes/number", 2, "kick/two-kicks"},
+	{"rules/powerpc-papr/kick/self/want/latched/number", 2, "kick/self"},
+	{"rules/powerpc-papr/kick/running-target/want/returns/number", 2, "kick/running-target"},
+	{"rules/powerpc-papr/kick/absent-target/want/wakes/number", 1, "kick/absent-target"},
+	{"rules/powerpc-papr/wait/sleeps-without-kick/want/returns/number", 1, "wait/sleeps-without-kick"},
+	{"rules/powerpc-papr/wait/ended-by-interrupt/want/returns/number", 0, "wait/ended-by-interrupt"},
+	{"rules/powerpc-papr/wait/interrupt-eats-kick/want/latched/number", 1, "wait/interrupt-eats-kick"},
+	{"registers/MSR/bits/EE/bit", 14, "wait/enables-interrupts"},
+	{"calls/CONFER/outcomes/running target/result", 1, "yield/running-target"},
+	{"calls/CONFER/outcomes/waiting target/result", 1, "yield/waiting-target"},
+	{"errors/PARAMETER/result", -5, "yield/absent-target"},
+	{"rules/powerpc-papr/yield/does-not-wake/want/wakes/number", 1, "yield/does-not-wake"},
+	{"rules/powerpc-papr/preempted/running/want/preempted/number", 1, "preempted/running"},
+	{"layouts/lppaca/fields/yield_count/offset", 0x104, "preempted/waiting"},
+	{"rules/powerpc-papr/steal/monotonic/want/decreases/number", 1, "steal/monotonic"},
+	{"rules/powerpc-papr/privilege/user-has-no-effect/want/wakes/number", 1, "privilege/user-has-no-effect"},
+}
+
 // mutants are changes to the tables of targets' platforms, and for each the rule that it
 // belongs to. first is a rule that is quick to look at, as the table as it is needs one.
 var mutants = []struct {
@@ -98,30 +121,19 @@ var mutants = []struct {
 		{"discovery/runnable/number", 0, "guest/preempted-from-runstate"},
 		{"rules/x86-xen/guest/steal-accounted/want/grows/number", 0, "guest/steal-accounted"},
 	}},
-	{"powerpc-qemu", "discovery/hypertas", []mutant{
-		{"calls/PROD/number", 0xe4, "kick/wakes-waiter"},
-		{"rules/powerpc-papr/kick/wakes-waiter/want/wakes/number", 0, "kick/wakes-waiter"},
-		{"rules/powerpc-papr/kick/before-wait/want/latched/number", 2, "kick/before-wait"},
-		{"rules/powerpc-papr/kick/two-kicks/want/wakes/number", 2, "kick/two-kicks"},
-		{"rules/powerpc-papr/kick/self/want/latched/number", 2, "kick/self"},
-		{"rules/powerpc-papr/kick/running-target/want/returns/number", 2, "kick/running-target"},
-		{"rules/powerpc-papr/kick/absent-target/want/wakes/number", 1, "kick/absent-target"},
+	{"powerpc-qemu", "discovery/hypertas", slices.Concat(paprMutants, []mutant{
 		{"rules/powerpc-papr/kick/spent/want/latched/number", 1, "kick/spent"},
-		{"rules/powerpc-papr/wait/sleeps-without-kick/want/returns/number", 1, "wait/sleeps-without-kick"},
-		{"rules/powerpc-papr/wait/ended-by-interrupt/want/returns/number", 0, "wait/ended-by-interrupt"},
-		{"rules/powerpc-papr/wait/interrupt-eats-kick/want/latched/number", 1, "wait/interrupt-eats-kick"},
-		{"registers/MSR/bits/EE/bit", 14, "wait/enables-interrupts"},
-		{"calls/CONFER/outcomes/running target/result", 1, "yield/running-target"},
-		{"calls/CONFER/outcomes/waiting target/result", 1, "yield/waiting-target"},
-		{"errors/PARAMETER/result", -5, "yield/absent-target"},
-		{"rules/powerpc-papr/yield/does-not-wake/want/wakes/number", 1, "yield/does-not-wake"},
-		{"rules/powerpc-papr/preempted/running/want/preempted/number", 1, "preempted/running"},
-		{"layouts/lppaca/fields/yield_count/offset", 0x104, "preempted/waiting"},
-		{"rules/powerpc-papr/steal/monotonic/want/decreases/number", 1, "steal/monotonic"},
 		{"errors/PRIVILEGE/result", -7, "privilege/user-refused"},
-		{"rules/powerpc-papr/privilege/user-has-no-effect/want/wakes/number", 1, "privilege/user-has-no-effect"},
 		{"errors/FUNCTION/result", -1, "number/undefined"},
-	}},
+	})},
+	{"powerpc-kvm", "discovery/shared-processor", slices.Concat(paprMutants, []mutant{
+		{"calls/CEDE/outcomes/prodded/result", 1, "number/cede"},
+		{"rules/powerpc-papr/preempted/descheduled/want/preempted/number", 0, "preempted/descheduled"},
+		{"layouts/lppaca/bits/yield_count.YIELDED/bit", 31, "preempted/descheduled"},
+		{"layouts/lppaca/fields/enqueue_dispatch_tb/offset", 0x160, "steal/grows"},
+		{"layouts/dtl_entry/fields/timebase/offset", 24, "trace/timebase"},
+		{"layouts/dtl_entry/size", 56, "trace/wraps"},
+	})},
 	{"s390-qemu", "discovery/level", []mutant{
 		{"discovery/stsi-level-vm/number", 2, "discovery/level"},
 		{"rules/s390/privilege/user-refused/want/exception/number", 6, "privilege/user-refused"},

@@ -183,7 +183,9 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 	if g.Memory != 0 {
 		board.Memory = g.Memory
 	}
-	board.Machine += g.Machine
+	if g.Machine != "" {
+		board.Machine += "," + g.Machine
+	}
 	board.CPU = cmp.Or(g.CPU, board.CPU)
 	kernel, err := r.kernel(ctx, g, o)
 	if err != nil {
@@ -241,6 +243,10 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 		Append:  append(job.Words(), g.Append...),
 		Console: t.Console(r.Output),
 	}, o.event)
+	if name := lacking(err, g.Machine); name != "" {
+		o.run.Unreached = fmt.Sprintf("QEMU %s has no property %s of the machine", emulator.Version, name)
+		err = nil
+	}
 	o.run.QEMU.Command = report.Command
 	o.run.PeakRSS = report.PeakRSS
 	for _, n := range report.Notes {
@@ -254,6 +260,23 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 		o.run.Unreached += "; if the kernel has modules, give their folder by -modules"
 	}
 	return err
+}
+
+// lacking returns the property of a machine that a QEMU ended for because it does not know it, or
+// nothing.
+func lacking(err error, properties string) string {
+	var failed *qemu.Error
+	if properties == "" || !errors.As(err, &failed) {
+		return ""
+	}
+	for property := range strings.SplitSeq(properties, ",") {
+		name, _, _ := strings.Cut(property, "=")
+		// qom/object.c, object_property_find_err
+		if strings.Contains(failed.Stderr, "."+name+"' not found") {
+			return name
+		}
+	}
+	return ""
 }
 
 // direct returns the file to boot for a kernel: one that is unpacked into the folder

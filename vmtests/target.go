@@ -59,8 +59,9 @@ type Guest struct {
 	Threads qemu.Threads
 	// Memory is in MiB; 0 leaves it to the board.
 	Memory int
-	// Machine is added to the board's machine, and CPU stands in its CPU's place; both may be
-	// empty.
+	// Machine has properties, NAME=VALUE,NAME=VALUE, that are added to the board's machine;
+	// a QEMU without one of them cannot have the target. CPU stands in the place of the
+	// board's. Both may be empty.
 	Machine, CPU string
 	// Modules are loaded by the agent; a kernel may have them built in. Needs are
 	// files that must exist then.
@@ -113,7 +114,7 @@ func Targets() []Target {
 			Rules: conformance.PowerPCKVMRules(),
 			Guest: &Guest{
 				GOARCH: "ppc64le", CPUs: 2, Threads: qemu.ThreadPerCPU,
-				Machine: ",cap-nested-hv=on", CPU: "POWER9",
+				Machine: "cap-nested-hv=on", CPU: "POWER9",
 				Modules: []string{"kvm_hv"}, Needs: []string{"/dev/kvm"},
 			},
 		},
