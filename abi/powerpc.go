@@ -11,6 +11,11 @@ package abi
 // CONFER, PROD and REGISTER_VPA and leaves every other call to its VMM. Sources
 // say which of them does what.
 //
+// So on KVM the hypervisor is two: what a guest finds by discovery is the VMM's word,
+// for it writes the device tree; what KVM answers it tells the VMM alone, call by call
+// (KVM_CAP_PPC_ENABLE_HCALL). The rules of the topic monitor are what KVM owes where it
+// does not answer.
+//
 // Memory that both sides share is big-endian, whatever the guest's own order is.
 func PowerPCPAPR() *Platform {
 	return &Platform{

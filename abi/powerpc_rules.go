@@ -79,6 +79,7 @@ func paprRules() []Rule {
 		paprDiscoveryRules(), paprConventionRules(), paprPrivilegeRules(), paprNumberRules(),
 		paprKickRules(), paprConferRules(), paprJoinRules(),
 		paprRegisterRules(), paprCountRules(), paprStealRules(), paprLogRules(),
+		paprMonitorRules(),
 		paprGuestRules(),
 	} {
 		rules = append(rules, r...)
@@ -463,6 +464,27 @@ func paprLogRules() []Rule {
 		trace("wraps", "The log is used up to its length rounded down to a multiple of 48, and then from its start again; bytes behind are not written.",
 			paprRegister, none).
 			wants("changed", 0, "bytes behind the last entry"),
+	}
+}
+
+// paprMonitorRules are about calls that one implementer, which is KVM and a monitor in user space,
+// shares out between the two.
+func paprMonitorRules() []Rule {
+	exit := linux("Documentation/virt/kvm/api.rst", "KVM_EXIT_PAPR_HCALL")
+	return []Rule{
+		paprRule("monitor/call-handed-over",
+			"Where the hypervisor is KVM and a monitor: a call that KVM does not answer reaches the monitor with its number and r4 to r12 as they were made, whatever the number is.",
+			exit, paprExit, paprHcall).
+			wants("changed", 0, "registers"),
+		paprRule("monitor/answer-handed-back",
+			"The status that the monitor gives is r3 when the guest goes on, and r4 to r12 are what the monitor left.",
+			exit, linux("arch/powerpc/kvm/powerpc.c", "kvm_arch_vcpu_ioctl_run")).
+			wants("changed", 0, "registers"),
+		paprRule("monitor/disabled-call",
+			"A call whose handling in the kernel the monitor has disabled reaches the monitor.",
+			linux("Documentation/virt/kvm/api.rst", "KVM_CAP_PPC_ENABLE_HCALL"), paprHcall,
+			paprEntry.noting("does not keep it since POWER9: carries out CEDE without asking whether it is enabled")).
+			wants("kept", 0, "calls that KVM answers all the same"),
 	}
 }
 

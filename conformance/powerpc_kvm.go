@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"fmt"
 	"math/bits"
 	"strings"
 
@@ -18,7 +19,7 @@ func PowerPCKVM(release string, pageSize int, answers func(number uint64) (bool,
 	p := abi.PowerPCPAPR()
 	return &Suite{
 		ABI: p, ISA: ppc64le.ISA, Native: "sc 1", FlagsPoison: paprFlagsPoison,
-		Checks: paprKVMChecks(), Left: paprLeftByKVM, Open: open,
+		Checks: paprKVMChecks(answers), Left: paprLeftByKVM, Open: open,
 		// Function sets are named by the monitor. KVM has a part in one if it has any
 		// of the calls.
 		Offers: func(f abi.Feature) (bool, error) {
@@ -39,12 +40,15 @@ func PowerPCKVM(release string, pageSize int, answers func(number uint64) (bool,
 
 // PowerPCKVMRules are the rules that PowerPCKVM has a result for, in the order of its results.
 func PowerPCKVMRules() []abi.Rule {
-	return (&Suite{ABI: abi.PowerPCPAPR(), Checks: paprKVMChecks()}).Rules()
+	return (&Suite{ABI: abi.PowerPCPAPR(), Checks: paprKVMChecks(nil)}).Rules()
 }
 
 // paprKVMChecks are those of powerpc-papr, and those that have to have power over the host.
-func paprKVMChecks() []Check {
-	return append(paprChecks(nil), paprDescheduled("preempted/descheduled", "steal/grows"))
+func paprKVMChecks(answers func(number uint64) (bool, error)) []Check {
+	return append(paprChecks(nil),
+		paprDescheduled("preempted/descheduled", "steal/grows"),
+		paprMonitor(answers, "monitor/call-handed-over", "monitor/answer-handed-back"),
+		paprDisabled("monitor/disabled-call"))
 }
 
 // paprLeftByKVM are the rules that are no matter of KVM's.
@@ -121,5 +125,87 @@ func paprDescheduled(descheduled, grows string) Check {
 		t.Equal(grows, "grows while the CPU has to wait for the processor", t.Want(grows, "grows"), bit(grew > 0))
 		t.Truth(grows, "by no more than the time that it took", grew <= lasted)
 		t.Evidence(grows, "ticks", []uint64{grew, lasted})
+	}}
+}
+
+// passedCalls is how many calls of a CPU's reached the monitor.
+func (t *T) passedCalls(m microvm.Machine, cpu int) uint64 {
+	n, err := m.Counter(cpu, microvm.PassedCalls)
+	t.Check("calls that reach the monitor", err)
+	return n
+}
+
+// paprMonitor: the numbers that KVM has no answer for, among them those that are nearly one that
+// it has. Each register is poisoned with a value of its own.
+func paprMonitor(answers func(number uint64) (bool, error), over, back string) Check {
+	return Check{Rules: []string{over, back}, Run: func(t *T) {
+		m := t.Open(machine())
+		monitor, ok := m.(microvm.Passer)
+		if !ok {
+			t.Fatal(fmt.Errorf("a machine of type %T does not tell what reaches its monitor", m))
+		}
+		first, last := t.ABI.Word("first-free"), t.ABI.Word("last-free")
+		numbers := []uint64{0, first, last, 1<<31 - 4, 1 << 31, 1<<32 - 4, 1 << 63, 1<<64 - 4}
+		for _, c := range t.ABI.Calls {
+			answered, err := answers(c.Number)
+			t.Check("what KVM answers", err)
+			switch {
+			case answered:
+				numbers = append(numbers, c.Number+1, c.Number+2, c.Number+3, 1<<32|c.Number, 1<<63|c.Number)
+			case c.Feature != "":
+				numbers = append(numbers, c.Number)
+			}
+		}
+		conv := t.ABI.Conventions[0]
+		for _, n := range numbers {
+			op, before := t.callNumber(n), t.passedCalls(m, caller)
+			r := t.run(m, caller, op)[0]
+			reached := t.passedCalls(m, caller) - before
+			number, args := monitor.Passed(caller)
+			var changed, returned int64
+			for i, name := range conv.Args {
+				made := op.Regs[t.ISA.Register(name)]
+				changed += bit(args[i] != made)
+				returned += bit(r.Regs[t.ISA.Register(name)] != args[i])
+			}
+			what := "number " + Hex(n).String()
+			t.Equal(over, what+": times that the monitor is asked", 1, reached)
+			t.Equal(over, what+": registers that the monitor finds changed", t.Want(over, "changed"), changed+bit(number != n))
+			// The carrier leaves all but the status as it is.
+			t.Equal(back, what+": registers that the guest finds changed", t.Want(back, "changed"), returned+bit(t.returned(r) != t.ABI.Errno("FUNCTION")))
+		}
+		before := t.passedCalls(m, caller)
+		t.run(m, caller, t.kick(absentID))
+		t.Control("times that the monitor is asked for a call that KVM answers", uint64(0), t.passedCalls(m, caller)-before)
+	}}
+}
+
+// paprDisabled: of the calls that KVM answers those that the monitor takes upon itself. But for
+// REGISTER_VPA, without which there is no area.
+func paprDisabled(rule string) Check {
+	return Check{Rules: []string{rule}, Run: func(t *T) {
+		c := machine()
+		var calls []abi.Call
+		for _, name := range []string{t.ABI.Scheduling.Wait, t.ABI.Scheduling.Kick, t.ABI.Scheduling.Yield} {
+			calls = append(calls, t.ABI.Call(name))
+			c.Leave = append(c.Leave, t.ABI.Call(name).Number)
+		}
+		for _, disabled := range []bool{false, true} {
+			m := t.Open(machine())
+			if disabled {
+				m = t.Open(c)
+			}
+			for _, call := range calls {
+				before := t.passedCalls(m, caller)
+				_, r, _ := t.paprHarmlessly(m, caller, call)
+				kept := bit(t.passedCalls(m, caller) == before)
+				if !disabled {
+					t.Control("KVM answers "+call.Name+" where it is enabled", int64(1), kept)
+					continue
+				}
+				t.Equal(rule, call.Name, t.Want(rule, "kept"), kept)
+				t.Evidence(rule, call.Name, t.returned(r))
+			}
+		}
 	}}
 }

@@ -17,9 +17,9 @@ var paprUnchecked = map[string]string{
 	"join/last-thread":                       "every CPU would have to join, the one with the agent too",
 }
 
-// paprPower are the rules that only those can look at who have power over the host: a guest cannot
-// have its processor taken away.
-var paprPower = []string{"preempted/descheduled", "steal/grows"}
+// paprPower are the rules that only those can look at who have power over the host, as a guest cannot
+// have its processor taken away, or who are the monitor.
+var paprPower = []string{"preempted/descheduled", "steal/grows", "monitor/call-handed-over", "monitor/answer-handed-back", "monitor/disabled-call"}
 
 // TestPAPRRules: each rule of the hypervisor has one check, or a reason for having none.
 func TestPAPRRules(t *testing.T) {

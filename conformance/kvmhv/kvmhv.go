@@ -30,6 +30,7 @@ import (
 // Machine is a machine of KVM-HV's CPUs.
 type Machine interface {
 	microvm.Machine
+	microvm.Passer
 	// Real returns the address that the hypervisor knows an area by: programs know it by the
 	// same.
 	Real(a arch.Area) (uint64, error)

@@ -124,6 +124,11 @@ func (m *machine) events() (n uint64) {
 	return n
 }
 
+// Passed implements microvm.Passer.
+func (m *machine) Passed(i int) (number uint64, args [9]uint64) {
+	return m.Machine.(microvm.Passer).Passed(i)
+}
+
 // Real implements Machine.
 func (m *machine) Real(a arch.Area) (uint64, error) { return a.Address(), nil }
 

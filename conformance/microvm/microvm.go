@@ -90,6 +90,13 @@ type Monitor interface {
 // PageSize is the size of a page in bytes.
 const PageSize = 4096
 
+// Passer is a Machine, on PowerPC, that tells what KVM left to the carrier to answer.
+type Passer interface {
+	// Passed returns the last such call of a CPU since Reset: its number, and R4 to R12 as the
+	// carrier found them.
+	Passed(cpu int) (number uint64, args [9]uint64)
+}
+
 // IRQChip says where the interrupt controllers are emulated.
 type IRQChip int
 
@@ -117,6 +124,10 @@ type Config struct {
 	// level 3, in problem state.
 	User    []int
 	IRQChip IRQChip
+
+	// Leave lists numbers of PAPR's calls that KVM is told to leave to the carrier
+	// (KVM_CAP_PPC_ENABLE_HCALL), which only PowerPC has.
+	Leave []uint64
 
 	// What follows only x86 has, and IRQChip Split; Open fails elsewhere if it is set.
 
@@ -152,9 +163,9 @@ func (c Config) Key() string {
 	for i := range ids {
 		ids[i] = fmt.Sprint(c.id(i))
 	}
-	return fmt.Sprintf("cpus=%s irqchip=%v features=%s hints=%#x enforce=%t base=%#x user=%v quirks=%#x hypercalls=%#x exits=%#x",
+	return fmt.Sprintf("cpus=%s irqchip=%v features=%s hints=%#x enforce=%t base=%#x user=%v quirks=%#x hypercalls=%#x exits=%#x leave=%#x",
 		strings.Join(ids, ","), c.IRQChip, features, c.Hints, c.Enforce, c.base(), c.User,
-		c.DisableQuirks, c.ExitHypercalls, c.DisableExits)
+		c.DisableQuirks, c.ExitHypercalls, c.DisableExits, c.Leave)
 }
 
 func (c Config) cpus() int { return max(c.CPUs, 1) }

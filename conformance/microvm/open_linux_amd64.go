@@ -40,6 +40,9 @@ type cpuArch struct{ reset *kvm.State }
 
 func (m *machine) prepare(system *kvm.System, memory int) error {
 	c := m.config
+	if c.Leave != nil {
+		return errors.New("field Leave of the configuration: only PowerPC has such a thing")
+	}
 	var err error
 	if m.code, err = amd64.Copy(); err != nil {
 		return err

@@ -34,8 +34,11 @@ const (
 
 type machineArch struct{ code *ppc64le.Code }
 
-// cpuArch has the number of calls that KVM left to the carrier.
-type cpuArch struct{ passed atomic.Uint64 }
+// cpuArch has what KVM left to the carrier: how many calls, and the last of them.
+type cpuArch struct {
+	passed atomic.Uint64
+	last   atomic.Pointer[kvm.Exit]
+}
 
 func (m *machine) prepare(system *kvm.System, memory int) error {
 	if set := onlyX86(m.config); len(set) > 0 {
@@ -45,7 +48,7 @@ func (m *machine) prepare(system *kvm.System, memory int) error {
 	if m.code, err = ppc64le.Copy(); err != nil {
 		return err
 	}
-	m.vm, err = system.NewVM(kvm.Config{Memory: memory, ProcessTable: processAt, XICS: m.config.IRQChip == Full})
+	m.vm, err = system.NewVM(kvm.Config{Memory: memory, ProcessTable: processAt, XICS: m.config.IRQChip == Full, Leave: m.config.Leave})
 	return err
 }
 
@@ -131,6 +134,7 @@ func (c *cpu) answer(e kvm.Exit) bool {
 		return false
 	}
 	c.passed.Add(1)
+	c.last.Store(&e)
 	c.vcpu.Answer(hFunction)
 	return true
 }
@@ -141,6 +145,7 @@ func (m *machine) restore(cpu int) error {
 	c.frame.SetWord(arch.FrameSelf, cpuAt(cpu))
 	c.frame.SetWord(ppc64le.FrameServer, c.id)
 	c.passed.Store(0)
+	c.last.Store(nil)
 	return nil
 }
 
@@ -240,4 +245,12 @@ func (m *machine) Rouse(cpu int) error {
 	}
 	m.enter(c)
 	return nil
+}
+
+// Passed implements Passer.
+func (m *machine) Passed(cpu int) (number uint64, args [9]uint64) {
+	if e := m.cpus[cpu].last.Load(); e != nil {
+		return e.Number, e.Args
+	}
+	return 0, args
 }

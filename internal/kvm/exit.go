@@ -17,8 +17,9 @@ type Exit struct {
 	Port    uint16
 	Address uint64
 	Data    uint64
-	// Of an ExitHypercall or ExitPAPR.
+	// Of an ExitHypercall or ExitPAPR. Args are R4 to R12 of the latter.
 	Number uint64
+	Args   [9]uint64
 	// Detail has in words what else there is to a reason.
 	Detail string
 }
@@ -102,7 +103,10 @@ func decodeExit(run []byte) Exit {
 		e.Detail = fmt.Sprintf("number %d with %#x, %#x, %#x", e.Number, u64(u[8:]), u64(u[16:]), u64(u[24:]))
 	case ExitPAPR:
 		e.Number = u64(u)
-		e.Detail = fmt.Sprintf("number %#x with %#x, %#x, %#x", e.Number, u64(u[16:]), u64(u[24:]), u64(u[32:]))
+		for i := range e.Args {
+			e.Args[i] = u64(u[16+8*i:]) // behind the number and what the call is to return
+		}
+		e.Detail = fmt.Sprintf("number %#x with %#x, %#x, %#x", e.Number, e.Args[0], e.Args[1], e.Args[2])
 	case ExitMMIO:
 		var data [8]byte
 		size, written := min(u32(u[16:]), 8), u[20] != 0

@@ -182,8 +182,8 @@ func TestDecodeExit(t *testing.T) {
 			Exit{Reason: ExitHypercall, Number: 12}, "a call for the monitor: number 12 with 0x1, 0x2, 0x3",
 		},
 		"call of PAPR": {
-			exitBytes(ExitPAPR, func(u []byte) { u[0], u[1], u[16], u[24], u[32] = 0xfc, 0x7f, 1, 2, 3 }),
-			Exit{Reason: ExitPAPR, Number: 0x7ffc}, "a call of PAPR for the monitor: number 0x7ffc with 0x1, 0x2, 0x3",
+			exitBytes(ExitPAPR, func(u []byte) { u[0], u[1], u[16], u[24], u[32], u[80] = 0xfc, 0x7f, 1, 2, 3, 9 }),
+			Exit{Reason: ExitPAPR, Number: 0x7ffc, Args: [9]uint64{1, 2, 3, 0, 0, 0, 0, 0, 9}}, "a call of PAPR for the monitor: number 0x7ffc with 0x1, 0x2, 0x3",
 		},
 		"HLT":      {exitBytes(ExitHLT, func([]byte) {}), Exit{Reason: ExitHLT}, "HLT, with no interrupt controller in KVM that could end it"},
 		"shutdown": {exitBytes(ExitShutdown, func([]byte) {}), Exit{Reason: ExitShutdown}, "shutdown (triple fault)"},

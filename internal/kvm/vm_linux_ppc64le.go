@@ -29,6 +29,8 @@ type Config struct {
 	ProcessTable uint64
 	// XICS has KVM emulate PAPR's interrupt controller.
 	XICS bool
+	// Leave lists calls of PAPR that KVM is not to answer, though it could.
+	Leave []uint64
 }
 
 // Numbers of include/uapi/linux/kvm.h and of PATB_GR, arch/powerpc/include/asm/book3s/64/mmu.h.
@@ -43,6 +45,11 @@ func (v *VM) setUpArch() error {
 	m := mmuV3{Flags: mmuV3Radix, ProcessTable: v.config.ProcessTable | guestRadix}
 	if err := pass(v.fd, configureV3MMU, &m); err != nil {
 		return fmt.Errorf("kvm: KVM_PPC_CONFIGURE_V3_MMU: %w: is this a POWER9 or later, with a host that itself uses the radix MMU?", err)
+	}
+	for _, number := range v.config.Leave {
+		if err := enable(v.fd, CapPPCEnableHcall, "KVM_CAP_PPC_ENABLE_HCALL", number, 0); err != nil {
+			return err
+		}
 	}
 	if v.config.XICS {
 		d := device{Type: deviceXICS}
