@@ -68,7 +68,7 @@ type Config struct {
 	// Console is the file that keeps the guest's console. It is overwritten.
 	Console string
 	// Boot bounds the time to the first event, Silence that between any two, and
-	// Whole that of all of a run. Zero stands for DefaultBoot and so on.
+	// Whole that of all of a run. Zero stands for DefaultBoot and so on; on Xen, more.
 	Boot, Silence, Whole time.Duration
 }
 
@@ -168,6 +168,9 @@ func (c *Config) check() error {
 	}
 	if c.Threads == "" {
 		c.Threads = OneThread
+	}
+	if c.Xen != nil {
+		c.Boot = or(c.Boot, xenBoot)
 	}
 	c.Boot = or(c.Boot, DefaultBoot)
 	c.Silence = or(c.Silence, DefaultSilence)
