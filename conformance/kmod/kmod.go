@@ -45,7 +45,7 @@ type Config struct {
 	Most int
 	// Sibling is a file of a module of the kernel that runs, from which to learn what the
 	// kernel's modules look like; it may be compressed. Without it the modules below
-	// /lib/modules are looked at.
+	// /lib/modules are looked at, and where there are none, what the kernel tells of its types.
 	Sibling string
 }
 

@@ -36,6 +36,7 @@ func TestInGuest(t *testing.T) {
 		require.NoError(t, SelfCheck(t.Context(), Config{}))
 		require.NoError(t, SelfCheck(t.Context(), Config{}), "a second time")
 	})
+	t.Run("without a sibling", testNoSibling)
 	log, err := openLog()
 	require.NoError(t, err)
 	before, err := look()
@@ -367,6 +368,38 @@ func testTimes(t *testing.T, m *machine) {
 		}
 		t.Logf("%s: %v", x.what, time.Since(begin)/times)
 	}
+}
+
+// testNoSibling does without modules of the kernel. A kernel with checksums of its interfaces, or
+// that does not tell of its types, cannot: it says so.
+func testNoSibling(t *testing.T) {
+	kernel, err := sibling("")
+	require.NoError(t, err)
+	begin := time.Now()
+	k, err := module.FromBTF(kernel.Release())
+	t.Logf("took %v: %+v, %v", time.Since(begin), k, err)
+	const dir, hidden = "/lib/modules", "/lib/hidden"
+	require.NoError(t, os.Rename(dir, hidden))
+	defer func() { assert.NoError(t, os.Rename(hidden, dir)) }()
+	why := ""
+	switch {
+	case len(kernel.Versions) > 0:
+		why = "checksums of its interfaces (CONFIG_MODVERSIONS), which only a module tells"
+	case runtime.GOARCH == "loong64": // Debian builds all others with it
+		why = "the kernel needs CONFIG_KALLSYMS_ALL"
+	}
+	if why != "" {
+		assert.ErrorIs(t, err, module.NoSibling)
+		assert.ErrorContains(t, err, why)
+		_, err = Open(Config{})
+		assert.ErrorIs(t, err, module.NoSibling)
+		return
+	}
+	require.NoError(t, err)
+	assert.Equal(t, kernel.Vermagic, k.Vermagic)
+	assert.Equal(t, kernel.Size, k.Size)
+	assert.GreaterOrEqual(t, k.Align, kernel.Align)
+	require.NoError(t, SelfCheck(t.Context(), Config{}))
 }
 
 // testRefusals gets the kernel to refuse modules in each way that it has.

@@ -220,7 +220,15 @@ func sibling(file string) (*module.Kernel, error) {
 	}
 	release := unix.ByteSliceToString(u.Release[:])
 	if file == "" {
-		return module.FindSibling(filepath.Join("/lib/modules", release), release, runtime.GOARCH)
+		k, err := module.FindSibling(filepath.Join("/lib/modules", release), release, runtime.GOARCH)
+		if errors.Is(err, module.NoSibling) {
+			var other error
+			if k, other = module.FromBTF(release); other != nil {
+				return nil, fmt.Errorf("%w; and without one: %w", err, other)
+			}
+			return k, nil
+		}
+		return k, err
 	}
 	k, err := module.ReadSibling(file, runtime.GOARCH)
 	if err != nil {
