@@ -95,19 +95,9 @@ func Targets() []Target {
 		xenTarget("x86-xen-4.17", "Xen 4.17", Xen{Suite: "bookworm", Version: "4.17"}, 4),
 		xenTarget("x86-xen-nopvspin", "Debian's newest Xen", Xen{}, 4, "nopvspin"),
 		xenTarget("x86-xen-one-vcpu", "Debian's newest Xen", Xen{}, 1),
-		{
-			Name: "powerpc-qemu", Platform: "powerpc-papr", Implementer: implementedByQEMU,
-			Text:  "the hypervisor that QEMU's machine pseries is under TCG, asked by a module in a Linux guest",
-			Rules: slices.Concat(conformance.PowerPCPAPRRules(), conformance.PowerPCGuestRules()),
-			Guest: &Guest{
-				GOARCH: "ppc64le", CPUs: 4, Threads: qemu.ThreadPerCPU,
-				Modules: []string{sibling},
-				// Programs have all CPUs but the first to themselves: what the kernel
-				// does there otherwise ends their waits. It may not stop them for the
-				// sake of huge pages either.
-				Append: []string{"isolcpus=1-3", "irqaffinity=0", "transparent_hugepage=never"},
-			},
-		},
+		pseriesTarget("powerpc-qemu", "the hypervisor that QEMU's machine pseries is under TCG, asked by a module in a Linux guest", qemu.ThreadPerCPU),
+		// CPUs come one after the other, wherever the host has it.
+		pseriesTarget("powerpc-qemu-single", "the same hypervisor, with all CPUs on one of QEMU's threads", qemu.OneThread),
 		{
 			Name: "powerpc-kvm", Platform: "powerpc-papr", Implementer: "Linux KVM-HV",
 			Text:  "the KVM-HV of a Linux guest under QEMU TCG, which answers for the layer below it, asked by virtual CPUs of our own",
@@ -128,6 +118,22 @@ func Targets() []Target {
 				// Idle CPUs are the ones that wait; nothing else may run there.
 				Append: []string{"isolcpus=1-3"},
 			},
+		},
+	}
+}
+
+// pseriesTarget is QEMU's own hypervisor of PowerPC.
+func pseriesTarget(name, text string, threads qemu.Threads) Target {
+	return Target{
+		Name: name, Platform: "powerpc-papr", Implementer: implementedByQEMU, Text: text,
+		Rules: slices.Concat(conformance.PowerPCPAPRRules(), conformance.PowerPCGuestRules()),
+		Guest: &Guest{
+			GOARCH: "ppc64le", CPUs: 4, Threads: threads,
+			Modules: []string{sibling},
+			// Programs have all CPUs but the first to themselves: what the kernel
+			// does there otherwise ends their waits. It may not stop them for the
+			// sake of huge pages either.
+			Append: []string{"isolcpus=1-3", "irqaffinity=0", "transparent_hugepage=never"},
 		},
 	}
 }

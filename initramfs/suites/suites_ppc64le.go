@@ -18,7 +18,7 @@ import (
 )
 
 func init() {
-	all["powerpc-qemu"] = powerpcQEMU
+	all["powerpc-qemu"], all["powerpc-qemu-single"] = powerpcQEMU, powerpcQEMU
 	all["powerpc-kvm"] = powerpcKVM
 }
 
