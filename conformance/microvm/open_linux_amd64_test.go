@@ -436,6 +436,7 @@ func TestOpenRefuses(t *testing.T) {
 		"many CPUs": {Config{CPUs: 1000}, "1000 CPUs"},
 		"wide id":   {Config{IDs: []uint64{1 << 32}}, "no APIC id"},
 		"base":      {Config{KVMBase: 0x40000080}, "0x40000080"},
+		"PowerPC's": {Config{Leave: []uint64{1}}, "Leave of the configuration"},
 	} {
 		if name != "ids" && name != "many CPUs" {
 			machineFor(t, Config{}) // the others need KVM

@@ -146,6 +146,41 @@ func TestKickOfAWaiterEndsTwoWaits(t *testing.T) {
 	fallAsleep(t, m, 1, 2)
 }
 
+// The monitor can end a wait, and that wait only, as often as it likes.
+func TestRouseEndsOneWait(t *testing.T) {
+	m := machineFor(t, three())
+	rouser := m.(Rouser)
+	require.NoError(t, m.Start(1, arch.Program{op(arch.Wait, 0), op(arch.Wait, 1), op(arch.Wait, 0)}))
+	for at := range 3 {
+		fallAsleep(t, m, 1, at)
+		require.NoError(t, rouser.Rouse(0), "a CPU that is idle stays so")
+		require.NoError(t, rouser.Rouse(1))
+	}
+	finish(t, m, 1)
+	for i, r := range m.Results(1)[:3] {
+		assert.Equal(t, hSuccess, int(result(r)), "status of wait %d", i)
+	}
+}
+
+// What KVM does not answer, or was told not to, comes to the carrier as it was made.
+func TestPassedCalls(t *testing.T) {
+	config := three()
+	config.Leave = []uint64{hProd}
+	for number, at := range map[uint64]Machine{unused: machineFor(t, three()), hProd: machineFor(t, config)} {
+		passer := at.(Passer)
+		none, _ := passer.Passed(0)
+		assert.Zero(t, none, "before any call")
+		made := call(number, me)
+		assert.Equal(t, hFunction, result(run(t, at, 0, made)[0]), "status of call %#x", number)
+		got, args := passer.Passed(0)
+		assert.Equal(t, number, got)
+		r4 := ppc64le.ISA.Register("r4")
+		assert.Equal(t, made.Regs[r4:][:len(args)], args[:], "arguments of call %#x", number)
+		none, _ = passer.Passed(1)
+		assert.Zero(t, none, "of another CPU")
+	}
+}
+
 func TestResetForgets(t *testing.T) {
 	m := machineFor(t, three())
 	a := vpa(m, vpaSize)
