@@ -100,9 +100,12 @@ func Targets() []Target {
 		pseriesTarget("powerpc-qemu-single", "the same hypervisor, with all CPUs on one of QEMU's threads", qemu.OneThread),
 		{
 			Name: "powerpc-kvm", Platform: "powerpc-papr", Implementer: "Linux KVM-HV",
-			Text:  "the KVM-HV of a Linux guest under QEMU TCG, which answers for the layer below it, asked by virtual CPUs of our own",
+			Text:  "the KVM-HV of a Linux guest under QEMU TCG, a hypervisor in a guest, asked by virtual CPUs of our own",
 			Rules: conformance.PowerPCKVMRules(),
 			Guest: &Guest{
+				// With cap-nested-papr instead, the other way to nest, QEMU 11.1 locks
+				// its guest up with a thread per CPU, and tells KVM of a decrementer
+				// that has expired where it has not.
 				GOARCH: "ppc64le", CPUs: 2, Threads: qemu.ThreadPerCPU,
 				Machine: "cap-nested-hv=on", CPU: "POWER9",
 				Modules: []string{"kvm_hv"}, Needs: []string{"/dev/kvm"},
