@@ -2,6 +2,9 @@ package conformance
 
 import (
 	"cmp"
+	"fmt"
+	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,3 +94,41 @@ func pad(v []int, n int) []int { return append(v, make([]int, n-len(v))...) }
 
 // Deviations lists what is known of all implementers.
 var Deviations = slices.Concat(linuxKVMDeviations, qemuPAPRDeviations, qemuS390Deviations)
+
+// WriteDeviations writes the known deviations as a table in Markdown for each
+// implementer, in the order of their names.
+func WriteDeviations(w io.Writer) error {
+	byImplementer := map[string][]Deviation{}
+	for _, d := range Deviations {
+		byImplementer[d.Implementer] = append(byImplementer[d.Implementer], d)
+	}
+	var b strings.Builder
+	for i, name := range slices.Sorted(maps.Keys(byImplementer)) {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		fmt.Fprintf(&b, "## %s\n\n| rule | versions | what it does instead | sources |\n|---|---|---|---|\n", name)
+		for _, d := range byImplementer[name] {
+			versions := "all that were looked at"
+			switch {
+			case d.From != "" && d.Before != "":
+				versions = fmt.Sprintf("from %s, before %s", d.From, d.Before)
+			case d.From != "":
+				versions = "from " + d.From
+			case d.Before != "":
+				versions = "before " + d.Before
+			}
+			var sources []string
+			for _, s := range d.Sources {
+				sources = append(sources, s.String())
+			}
+			cells := []string{"`" + d.Rule + "`", versions, d.Text, strings.Join(sources, "; ")}
+			for i := range cells {
+				cells[i] = strings.ReplaceAll(cells[i], "|", `\|`)
+			}
+			fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

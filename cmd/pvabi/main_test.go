@@ -119,6 +119,8 @@ func TestDispatch(t *testing.T) {
 		{"fetch -kernel-suite ../x x86-kvm", 2, "", `suite "../x": want letters`},
 		{"spec -platform x86-kvm", 0, "KICK_CPU", ""},
 		{"spec -platform x", 2, "", `unknown platform "x"; there is x86-kvm`},
+		{"spec -findings", 0, "## QEMU\n", ""},
+		{"spec -defects", 0, "| P01 |", ""},
 		{"spec -format x", 2, "", `unknown format "x"; there are text, json and markdown`},
 		{"spec x86-kvm", 2, "", "name a platform by -platform"},
 		{"report", 2, "", "usage: pvabi report"},

@@ -16,11 +16,19 @@ func spec(_ context.Context, args []string, stdout, stderr io.Writer) (int, erro
 	format := fs.String("format", "text", "`form` of the output: text, json or markdown")
 	portable := fs.Bool("portable", false, "print the portable questions, platforms side by side")
 	history := fs.Bool("history", false, "print what was once proposed, and what its numbers mean today")
+	findings := fs.Bool("findings", false, "print in Markdown what implementers are known to do otherwise, with versions and sources")
+	defects := fs.Bool("defects", false, "print in Markdown which rules notice public defects of the past, and why no rule notices the others")
 	if err := parse(fs, args); err != nil {
 		return 0, err
 	}
 	if fs.NArg() > 0 {
 		return 0, fmt.Errorf("unexpected argument %q; name a platform by -platform", fs.Arg(0))
+	}
+	if *findings {
+		return conformance.ExitConforms, conformance.WriteDeviations(stdout)
+	}
+	if *defects {
+		return conformance.ExitConforms, conformance.WriteDefects(stdout)
 	}
 	print, ok := map[string]func(io.Writer, abi.Document) error{"text": abi.Text, "json": abi.JSON, "markdown": abi.Markdown}[*format]
 	if !ok {
