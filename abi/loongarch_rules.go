@@ -85,6 +85,10 @@ func loongDiscoveryRules() []Rule {
 		loongRule("discovery/features-known",
 			"CPUCFG of features-word has only bits that are listed as features.",
 			loongCPUCFG, loongFeatureMask, loongSetFeatures.noting("refuses others")),
+		loongRule("discovery/features-chosen",
+			"Where the VMM has chosen features, CPUCFG of features-word gives those and no others.",
+			loongSetFeatures, loongCPUCFG).
+			wants("differences", 0, "bits"),
 		loongRule("discovery/preempt-with-steal",
 			"PREEMPT is offered only together with STEAL_TIME.",
 			loongInitFeatures.noting("offers both or neither; the VMM could do otherwise"), loongGuestTime.noting("looks at PREEMPT only if it has STEAL_TIME")).
