@@ -24,6 +24,8 @@ type loongArch struct {
 	// idleLooks has IDLE look at the interrupts that the CPU has, not only at those that are
 	// still to be handed to it.
 	idleLooks bool
+	// bare is a machine without a hypervisor.
+	bare bool
 }
 
 // loongCPU is a processor's interrupts.
@@ -31,6 +33,7 @@ type loongCPU struct {
 	pending uint64 // kvm_vcpu_arch.irq_pending: not yet handed to the CPU
 	estat   uint64
 	ecfg    uint64
+	tcfg    uint64 // the timer's; it is slower than everything, and never comes to its end
 	native  uint64 // IOCSR FEATURES as the machine has it
 }
 
@@ -40,20 +43,35 @@ const loongInterrupts = 1<<13 - 1
 // loongArchHosts are hosts that differ in what the ABI leaves open.
 func loongArchHosts() []Host {
 	return []Host{
-		{Name: "kvm", Text: "A host whose IDLE looks only at what is to be handed to the CPU yet, as KVM's.", Open: openLoongArch(false)},
-		{Name: "idle-looks", Text: "A host whose IDLE ends at once where an interrupt is pending at the CPU.", Open: openLoongArch(true)},
+		{Name: "kvm", Text: "A host whose IDLE looks only at what is to be handed to the CPU yet, as KVM's.", Open: openLoongArch(func(*loongArch) {})},
+		{Name: "idle-looks", Text: "A host whose IDLE ends at once where an interrupt is pending at the CPU.", Open: openLoongArch(func(l *loongArch) { l.idleLooks = true })},
+		{
+			Name: "none", Text: "A machine without a hypervisor, on which a call is no instruction.",
+			Absent: loongAbsent(), Open: openLoongArch(func(l *loongArch) { l.bare = true }),
+		},
 	}
+}
+
+// loongAbsent are the rules that do not apply without a hypervisor: all of its rules but one.
+func loongAbsent() (out []string) {
+	for _, r := range abi.LoongArch().Rules {
+		if r.Side == abi.Hypervisor && r.Name() != "discovery/nothing-without-signature" {
+			out = append(out, r.Name())
+		}
+	}
+	return out
 }
 
 func loongArchMutants() []Mutant {
 	var ms []Mutant
 	for _, r := range refhv.LoongArchMutants() {
-		ms = append(ms, Mutant{Name: r.Name, Text: r.Text, Rules: r.Rules, Controls: r.Controls, Open: openLoongArch(false, r.Change)})
+		ms = append(ms, Mutant{Name: r.Name, Text: r.Text, Rules: r.Rules, Controls: r.Controls, Open: openLoongArch(func(*loongArch) {}, r.Change)})
 	}
 	return ms
 }
 
-func openLoongArch(idleLooks bool, changes ...func(*refhv.LoongArch)) Opener {
+// openLoongArch makes machines whose processors are set up by set, and whose hypervisor by changes.
+func openLoongArch(set func(*loongArch), changes ...func(*refhv.LoongArch)) Opener {
 	return func(seed uint64, c microvm.Config) (microvm.Machine, error) {
 		table := abi.LoongArch()
 		if f := c.Features; f != nil {
@@ -62,7 +80,8 @@ func openLoongArch(idleLooks bool, changes ...func(*refhv.LoongArch)) Opener {
 			}
 		}
 		return newMachine(seed, c, func(m *machine) hypervisor {
-			l := &loongArch{m: m, abi: table, cpus: make([]loongCPU, len(m.cpus)), idleLooks: idleLooks}
+			l := &loongArch{m: m, abi: table, cpus: make([]loongCPU, len(m.cpus))}
+			set(l)
 			for i := range l.cpus {
 				l.cpus[i].ecfg = loongInterrupts
 			}
@@ -116,9 +135,13 @@ func (l *loongArch) Pause(cpu int) { l.m.cpus[cpu].pause() }
 
 func (l *loongArch) isa() *arch.ISA { return loong64.ISA }
 
-// call goes by the code in the name of the form.
+// call goes by the code in the name of the form. At privilege level 3 the processor has no such
+// instruction: that is its part, as the hypervisor does not look.
 func (l *loongArch) call(c *cpu, form uint64, regs *[16]uint64, _ *uint64) (uint64, trap) {
 	const length = 4
+	if c.user || l.bare {
+		return 0, trap{raised: true, vector: loong64.Illegal - 1}
+	}
 	_, digits, _ := strings.Cut(l.isa().Instructions[form], " ")
 	code, err := strconv.ParseUint(digits, 0, 64)
 	if err != nil {
@@ -132,6 +155,9 @@ func (l *loongArch) call(c *cpu, form uint64, regs *[16]uint64, _ *uint64) (uint
 
 func (l *loongArch) discover(c *cpu, leaf, _ uint64) [16]uint64 {
 	var out [16]uint64
+	if l.bare {
+		return out
+	}
 	out[l.isa().Register("r4")], _ = l.hv.CPUCFG(c.index, uint32(leaf))
 	return out
 }
@@ -151,6 +177,8 @@ func (l *loongArch) readRegister(c *cpu, number uint64) (uint64, trap) {
 		return s.ecfg, trap{}
 	case loong64.CPUID:
 		return c.id, trap{}
+	case loong64.TCFG:
+		return s.tcfg, trap{}
 	case l.abi.Register("FEATURES").Number:
 		return l.hv.Features(c.index, s.native), trap{}
 	}
@@ -167,10 +195,29 @@ func (l *loongArch) writeRegister(c *cpu, number, value uint64) trap {
 		s.estat = s.estat&^software | value&software
 	case loong64.ECFG:
 		s.ecfg = value & loongInterrupts
+	case loong64.TCFG:
+		s.tcfg = value
+	case loongSend:
+		l.send(value)
 	default:
 		return l.privilege()
 	}
 	return trap{}
+}
+
+// loongSend is the register by which the interrupt controller sends an interrupt from one CPU to another:
+// the number of that from bit 16 on (arch/loongarch/include/asm/loongarch.h, LOONGARCH_IOCSR_IPI_SEND).
+const loongSend = loong64.IOCSR + 0x1040
+
+// loongIPI is the line of ESTAT of such an interrupt.
+const loongIPI = 12
+
+func (l *loongArch) send(value uint64) {
+	for cpu, c := range l.m.cpus {
+		if c.id == value>>16&0x3ff {
+			l.Interrupt(cpu, 1<<loongIPI)
+		}
+	}
 }
 
 // deliver is kvm_deliver_intr of interrupt.c.

@@ -19,6 +19,7 @@ type LoongArch struct {
 	features uint64
 	frozen   bool
 
+	code       func(code uint64) uint64
 	service    func(cpu int, function uint64, a *[6]uint64) int64
 	ipi        func(cpu int, low, high, lowest uint64)
 	target     func(id uint32) (cpu int, ok bool)
@@ -65,6 +66,7 @@ func NewLoongArch(m Machine, table *abi.Platform, changes ...func(*LoongArch)) *
 	h.service, h.ipi, h.target, h.queue = h.handleService, h.sendIPI, h.byID, h.queueIRQ
 	h.notify, h.steal, h.clear, h.publish, h.put = h.saveNotify, h.updateStolenTime, h.clearPreempted, h.publishSteal, h.vcpuPut
 	h.cpucfg, h.word, h.hypervisor, h.reset = h.emulateCPUCFG, h.featureWord, h.setVM, h.resetVCPU
+	h.code = func(code uint64) uint64 { return code }
 	h.after = func(int, uint64, *[6]uint64) {}
 	for _, change := range changes {
 		change(h)
@@ -151,7 +153,7 @@ func (h *LoongArch) featureWord(int) uint64 { return h.features }
 // There is no test of privilege in KVM (exit.c, kvm_handle_hypercall), and none here.
 func (h *LoongArch) Call(cpu int, code uint64, a *[6]uint64) {
 	result := h.abi.Errno("INVALID_CODE")
-	switch code {
+	switch h.code(code) {
 	case h.abi.Word("code-service"):
 		h.vcpus[cpu].counters["hypercall_exits"]++
 		result = h.service(cpu, a[0], a)
