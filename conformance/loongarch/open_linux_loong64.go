@@ -1,0 +1,85 @@
+package loongarch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"pvabi/abi"
+	"pvabi/arch"
+	"pvabi/arch/loong64"
+	"pvabi/conformance/kmod"
+	"pvabi/conformance/microvm"
+)
+
+type machine struct {
+	kmod.Machine
+	// registered are the CPUs of which the kernel's own memory is no longer registered, it may be.
+	registered map[int]bool
+}
+
+// Open makes a machine. Only one can be there at a time. A configuration that asks for more than
+// three CPUs is an error.
+func Open(c microvm.Config) (microvm.Machine, error) {
+	if err := check(c); err != nil {
+		return nil, err
+	}
+	var numbers []int
+	for cpu := range cpus {
+		numbers = append(numbers, first+cpu)
+	}
+	m, err := kmod.Open(kmod.Config{CPUs: numbers})
+	if err != nil {
+		return nil, fmt.Errorf("loongarch: a guest must have %d CPUs or more: %w", first+cpus, err)
+	}
+	return &machine{m, map[int]bool{}}, nil
+}
+
+// softwareInterrupt is what the kernel calls its handler of the interrupt that an IPI makes
+// (arch/loongarch/kernel/paravirt.c, pv_init_ipi, Linux 7.2).
+const softwareInterrupt = "SWI0-IPI"
+
+// notify is the function that registers memory.
+var notify = abi.LoongArch().Call("NOTIFY").Number
+
+// Start implements arch.Machine.
+func (m *machine) Start(cpu int, p arch.Program) error {
+	for _, o := range p {
+		if o.Kind == arch.Call && o.Regs[loong64.ISA.Register("r4")] == notify {
+			m.registered[cpu] = true
+		}
+	}
+	return m.Machine.Start(cpu, p)
+}
+
+// Close implements microvm.Machine.
+func (m *machine) Close() error {
+	errs := []error{m.Machine.Close()}
+	for cpu := range m.registered {
+		errs = append(errs, online(first+cpu, false), online(first+cpu, true))
+	}
+	return errors.Join(errs...)
+}
+
+// online has the kernel take a CPU offline, or bring it back.
+func online(cpu int, on bool) error {
+	name := fmt.Sprintf("/sys/devices/system/cpu/cpu%d/online", cpu)
+	word := "0"
+	if on {
+		word = "1"
+	}
+	if err := os.WriteFile(name, []byte(word), 0); err != nil {
+		return fmt.Errorf("loongarch: write %s to %s: %w; the kernel's steal time of this CPU stands still until the next boot", word, name, err)
+	}
+	return nil
+}
+
+// Taken implements conformance.LoongArchGuest.
+func (m *machine) Taken(cpu int) (uint64, error) {
+	f, err := os.Open("/proc/interrupts")
+	if err != nil {
+		return 0, fmt.Errorf("loongarch: interrupts of a CPU: %w; is /proc mounted?", err)
+	}
+	defer f.Close()
+	return taken(f, first+cpu, softwareInterrupt)
+}
