@@ -28,10 +28,10 @@ func (t *T) loongLineup(c loong, ops []arch.Op, holds func(i int, l lineup) bool
 	for from := 0; from < len(ops); from += loongSteps {
 		part := ops[from:min(from+loongSteps, len(ops))]
 		var got []lineup
-		var reads uint64 = 1
-		t.tried(func() bool {
-			got = t.loongRound(t.Open(c.plain), part, reads)
-			reads <<= 5
+		try := 0
+		t.loongTried(c, func() bool {
+			got = t.loongRound(t.Open(c.plain), part, loongMoment(try))
+			try++
 			for i, l := range got {
 				if !holds(from+i, l) {
 					return false
@@ -172,8 +172,8 @@ func loongKept(c loong) Check {
 		for _, kicks := range []int{0, 1, 2} {
 			want := uint64(min(kicks, 1))
 			var n, pending uint64
-			var reads uint64 = 1
-			t.tried(func() bool {
+			try := 0
+			t.loongTried(c, func() bool {
 				m := t.Open(c.plain)
 				var before uint64
 				_, after := t.held(m,
@@ -183,9 +183,9 @@ func loongKept(c loong) Check {
 						t.run(m, caller, t.nothing())
 						n = t.taken0(m, target) - before
 					},
-					slices.Repeat([]arch.Op{t.kick(m.ID(target))}, kicks), t.loongLater(m, reads), t.readESTAT())
+					slices.Repeat([]arch.Op{t.kick(m.ID(target))}, kicks), t.loongLater(m, loongMoment(try)), t.readESTAT())
 				pending = uint64(bit(after[1].Value&t.swi0() != 0))
-				reads <<= 5
+				try++
 				return n == want && pending == want
 			})
 			switch kicks {

@@ -28,25 +28,25 @@ func (t *T) loongRegister(m microvm.Machine, cpu int, op arch.Op, rec record, fi
 	return t.returned(r[0]), values
 }
 
-// loongTurn has the target wait until it is kicked.
-func (t *T) loongTurn(m microvm.Machine) {
+// loongTurn has a CPU, the target or the third, wait until it is kicked.
+func (t *T) loongTurn(c loong, m microvm.Machine, cpu int) {
 	if !t.offered("IPI") {
 		return
 	}
-	t.waiter(m, target)
-	t.run(m, caller, t.kick(m.ID(target)))
-	if !t.Until(func() bool { at, _ := m.At(target); return at > loongWaitAt }) {
-		t.Fatal(fmt.Errorf("CPU %d does not come back from its wait", target))
+	t.waiter(c, m, cpu)
+	t.run(m, caller, t.kick(m.ID(cpu)))
+	if !t.Until(func() bool { at, _ := m.At(cpu); return at > loongWaitAt }) {
+		t.Fatal(fmt.Errorf("CPU %d does not come back from its wait", cpu))
 	}
-	t.finish(m, target)
+	t.finish(m, cpu)
 }
 
-// turnWrites tells whether the record that is registered on the target is written when that comes back
+// turnWrites tells whether the record that is registered on a CPU is written when that comes back
 // from a wait, tried several times: a short one may not have taken it off.
-func (t *T) turnWrites(m microvm.Machine, rec record) bool {
-	return t.tried(func() bool {
+func (t *T) turnWrites(c loong, m microvm.Machine, cpu int, rec record) bool {
+	return t.loongTried(c, func() bool {
 		before := rec.get(version)
-		t.loongTurn(m)
+		t.loongTurn(c, m, cpu)
 		return rec.get(version) != before
 	})
 }
@@ -101,12 +101,13 @@ func loongRegisters(c loong) Check {
 	}}
 }
 
-// loongOwnArea: two CPUs register areas. That one does so once more has no bearing on the other's.
+// loongOwnArea: two CPUs register areas. That one does so once more has no bearing on the other's, and
+// each is that of its CPU.
 func loongOwnArea(c loong) Check {
 	const rule = "notify/own-area"
 	return Check{Rules: []string{rule}, Run: func(t *T) {
 		var changed int64
-		t.tried(func() bool {
+		t.loongTried(c, func() bool {
 			m := t.Open(c.plain)
 			other, own := t.record(m), t.record(m)
 			t.loongRegister(m, third, other.on(), other)
@@ -118,6 +119,11 @@ func loongOwnArea(c loong) Check {
 			t.Control("the area of the CPU was written when it was registered once more", true, own.anywhere() > 0)
 			// The host may have taken the other CPU off meanwhile.
 			changed = other.anywhere()
+			if t.turnWrites(c, m, target, own) {
+				own.overwrite()
+				t.Truth(rule, "the other CPU's area is still its own", t.turnWrites(c, m, third, other))
+				changed += own.anywhere()
+			}
 			t.loongRegister(m, target, own.off(), own)
 			t.loongRegister(m, third, other.off(), other)
 			return changed == t.Want(rule, "changed")
@@ -139,7 +145,7 @@ func loongReplaces(c loong) Check {
 		now.overwrite()
 		t.loongRegister(m, target, now.on(), now)
 		t.Control("the second area was written", true, now.anywhere() > 0)
-		t.loongTurn(m)
+		t.loongTurn(c, m, target)
 		t.Equal(rule, "bytes changed", t.Want(rule, "changed"), old.anywhere())
 		t.loongRegister(m, target, now.off(), now)
 	}}
@@ -158,15 +164,15 @@ func loongTakesBack(c loong) Check {
 				off = rec.register(rec.real)
 			}
 			t.loongRegister(m, target, rec.on(), rec)
-			turns := t.turnWrites(m, rec)
+			turns := t.turnWrites(c, m, target, rec)
 			result, _ := t.loongRegister(m, target, off, rec)
 			rec.overwrite()
 			t.Equal(rule, "result with "+word, t.ABI.Result("NOTIFY", "taken back"), result)
 			if !turns {
 				t.Unreached(rule, noTurn)
 			}
-			t.loongTurn(m)
-			t.loongTurn(m)
+			t.loongTurn(c, m, target)
+			t.loongTurn(c, m, target)
 			t.loongRegister(m, target, off, rec)
 			t.Equal(rule, "bytes changed after it with "+word, t.Want(rule, "changed"), rec.anywhere())
 		}
@@ -215,13 +221,13 @@ func loongRefused(c loong) Check {
 			area.overwrite()
 			t.loongRegister(m, target, good.on(), good)
 			t.Control("the area was written when it was registered", true, good.get(version) != 0)
-			turns := t.turnWrites(m, good)
+			turns := t.turnWrites(c, m, target, good)
 			for _, k := range cases[rule] {
 				result, _ := t.loongRegister(m, target, k.op(area), area)
 				t.Equal(rule, "result for "+k.what, t.ABI.Result("NOTIFY", when), result)
 			}
 			if turns {
-				t.Equal(rule, "areas registered", t.Want(rule, "registered"), bit(t.turnWrites(m, good)))
+				t.Equal(rule, "areas registered", t.Want(rule, "registered"), bit(t.turnWrites(c, m, target, good)))
 			}
 			t.Evidence(rule, "that the area from before stays was seen", turns)
 			t.Equal(rule, "bytes of the refused area written", 0, area.anywhere())
@@ -246,7 +252,7 @@ func loongNowhere(c loong) Check {
 			what := fmt.Sprintf("bit %d of the address", b)
 			t.Equal(nowhere, "result with "+what, t.ABI.Result("NOTIFY", "nowhere"), t.returned(r))
 			t.Equal(nowhere, "exception with "+what, t.Want(nowhere, "exceptions"), bit(r.Trap != 0))
-			t.loongTurn(m)
+			t.loongTurn(c, m, target)
 			t.Equal(high, "bytes written with "+what, t.Want(high, "changed"), rec.anywhere())
 		}
 		rec.set(version, 0)
@@ -359,7 +365,14 @@ func loongBusy(c loong) Check {
 		own := spinUntil(rec.addressOf(rec.preempted), mask, mask, reads)
 		end, looks := t.loongContend(c, m, rec, own)
 		var value uint64
-		seen := t.within(looks, func() bool { value = rec.get(rec.preempted); return value != clear })
+		look := func(want func(uint64) bool) bool {
+			return t.within(looks, func() bool { value = rec.get(rec.preempted); return want(value) })
+		}
+		isSet := func(v uint64) bool { return v != clear }
+		seen := look(isSet)
+		first := value
+		// A second time, as what is set once may never be cleared, or never be set again.
+		again := seen && look(func(v uint64) bool { return v == clear }) && look(isSet)
 		ownAt := 1
 		if c.guest() {
 			ownAt = 2 // after interrupts were turned on
@@ -373,22 +386,26 @@ func loongBusy(c loong) Check {
 			}
 			t.Unreached(running, "the CPU was not seen descheduled, so that its own view proves nothing")
 		}
-		t.Equal(descheduled, "preempted as another CPU sees it", set, value)
+		t.Equal(descheduled, "preempted as another CPU sees it", set, first)
+		if again || !c.guest() {
+			t.Equal(descheduled, "preempted when the CPU is off once more", set, value)
+		}
 		t.Equal(running, "preempted as the CPU itself sees it", clear, r.Value&mask)
 		t.Equal(running, "reads by the CPU itself, none of them set", uint64(reads), r.Aux)
 	}}
 }
 
 // loongWaiting: preempted stays clear while the CPU waits. The control is that the area was written
-// when it was registered.
+// when it was registered. Between programs the CPU of a machine of our own is out as well.
 func loongWaiting(c loong) Check {
 	const rule = "preempted/waiting"
 	return Check{Rules: []string{rule}, Run: func(t *T) {
 		m := t.Open(c.plain)
 		rec := t.record(m)
 		t.loongRegister(m, target, rec.on(), rec)
-		t.Control("preempted is clear when the area was registered", uint64(t.Want("preempted/running", "preempted")), rec.get(rec.preempted))
-		t.waiter(m, target)
+		t.Control("the area was written when it was registered", true, rec.get(version) != 0)
+		rec.set(rec.preempted, uint64(t.Want("preempted/running", "preempted")))
+		t.waiter(c, m, target)
 		for range staysLooks {
 			t.Equal(rule, "preempted", t.Want(rule, "preempted"), rec.get(rec.preempted))
 			t.Control("the CPU still waits", true, t.sleeping(m, target))

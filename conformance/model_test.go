@@ -30,11 +30,24 @@ const looks = 100
 // until emit returns false. change, where it is not nil, changes the table of the suite.
 func judge(t *testing.T, open model.Opener, seed uint64, change func(*abi.Platform), emit func(conformance.Result) bool) {
 	t.Helper()
+	judgeBy(t, x86Suite, open, seed, change, emit)
+}
+
+// suiteOf makes a platform's suite for machines of a model.
+type suiteOf func(context.Context, func(microvm.Config) (microvm.Machine, error)) (*conformance.Suite, error)
+
+func x86Suite(ctx context.Context, open func(microvm.Config) (microvm.Machine, error)) (*conformance.Suite, error) {
+	return conformance.X86KVM(ctx, "7.2.12", open)
+}
+
+// judgeBy is judge with the suite of a platform.
+func judgeBy(t *testing.T, suite suiteOf, open model.Opener, seed uint64, change func(*abi.Platform), emit func(conformance.Result) bool) {
+	t.Helper()
 	enough := errors.New("enough")
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
-		s, err := conformance.X86KVM(ctx, "7.2.12", func(c microvm.Config) (microvm.Machine, error) { return open(seed, c) })
+		s, err := suite(ctx, func(c microvm.Config) (microvm.Machine, error) { return open(seed, c) })
 		require.NoError(t, err)
 		s.Looks = looks
 		if change != nil {
