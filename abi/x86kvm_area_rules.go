@@ -16,6 +16,10 @@ var (
 	x86GuestOrder    = linux("arch/x86/kernel/pvclock.c", "__pvclock_clocksource_read")
 	x86EOIRegister   = linux("arch/x86/kvm/lapic.c", "kvm_lapic_set_pv_eoi")
 	x86EOIToGuest    = linux("arch/x86/kvm/lapic.c", "apic_sync_pv_eoi_to_guest")
+	x86EOIFromGuest  = linux("arch/x86/kvm/lapic.c", "apic_sync_pv_eoi_from_guest")
+	x86FaultPresent  = linux("arch/x86/kvm/x86.c", "kvm_arch_async_page_present")
+	x86FaultQueue    = linux("arch/x86/kvm/x86.c", "kvm_arch_can_dequeue_async_page_present")
+	x86FaultDeliver  = linux("arch/x86/kvm/x86.c", "kvm_can_deliver_async_pf")
 	x86FaultRegister = linux("arch/x86/kvm/x86.c", "kvm_pv_enable_async_pf")
 	x86FaultVector   = linux("arch/x86/kvm/x86.c", "kvm_pv_enable_async_pf_int")
 	x86FaultMissing  = linux("arch/x86/kvm/x86.c", "kvm_arch_async_page_not_present")
@@ -140,5 +144,65 @@ func x86ClockRules() []Rule {
 			"GUEST_STOPPED is set once the VMM has told that the guest was stopped, stays set through other updates until the guest clears it, and then stays clear.",
 			x86Paused, x86ClockArea, docMSR).on("3.4", "CLOCKSOURCE2").
 			wants("set", 1, "").wants("cleared", 0, ""),
+	}
+}
+
+func x86EOIRules() []Rule {
+	eoi := func(name, text string, sources ...Source) Rule {
+		return x86Rule("eoi/"+name, text, sources...).on("3.6", "PV_EOI")
+	}
+	return []Rule{
+		eoi("set-in-service",
+			"While one interrupt is in service and no other requested, ENABLED is set in the CPU's word.",
+			x86EOIToGuest.noting("where the APIC is virtualised by the processor it never is"), docMSR.noting("may be set, so that a guest has to look")).
+			wants("set", 1, ""),
+		eoi("clearing-ends",
+			"Clearing ENABLED while it is set ends the interrupt, as its end at the APIC would.",
+			x86EOIFromGuest, docMSR).
+			wants("in-service", 0, "interrupts"),
+		eoi("clear-with-another",
+			"While one interrupt is in service and another requested, ENABLED is clear, and a guest that writes the word as clear ends nothing.",
+			x86EOIToGuest, docMSR).
+			wants("set", 0, "").wants("in-service", 1, "interrupts"),
+		eoi("register-ends",
+			"The end of an interrupt at the APIC ends it also while ENABLED is set, and clears that.",
+			x86EOIFromGuest, docMSR.noting("says that the guest has to tell the APIC if the bit was clear")).
+			wants("set", 0, "").wants("in-service", 0, "interrupts"),
+	}
+}
+
+func x86FaultRules() []Rule {
+	fault := func(name, text string, sources ...Source) Rule {
+		return x86Rule("async-pf/"+name, text, sources...).on("5.9", "ASYNC_PF", "ASYNC_PF_INT")
+	}
+	return []Rule{
+		fault("wakes-all-when-enabled",
+			"A write to ASYNC_PF_EN that enables puts the token that stands for all pages into the area and raises the interrupt of ASYNC_PF_INT.",
+			linux("virt/kvm/async_pf.c", "kvm_async_pf_wakeup_all"), x86FaultRegister, docMSR.noting("knows the token, not when it comes")).
+			wants("token", 0xffffffff, "").wants("interrupts", 1, "1 for once or more"),
+		fault("not-present",
+			"A load from a page that the host has to fetch first, with interrupts on, raises a page fault with error code 0, a token that is not 0 in CR2, and PAGE_NOT_PRESENT in flags.",
+			x86FaultMissing, docMSR).
+			wants("exception", 14, "vector").wants("code", 0, "error code").wants("flags", 1, "PAGE_NOT_PRESENT and nothing else"),
+		fault("ready",
+			"Once the page is there, its token is in the area, the interrupt of ASYNC_PF_INT is raised, and the load works.",
+			x86FaultPresent, docMSR).
+			wants("interrupts", 1, "1 for once or more"),
+		fault("next-after-ack",
+			"A second page that is there is told of when the guest has cleared token and written ASYNC_PF_ACK, not before.",
+			x86FaultQueue, x86SetMSR, docMSR).
+			wants("early", 0, "tokens").wants("late", 1, "tokens"),
+		fault("held-while-apic-off",
+			"A page that is there is told of once the CPU's local APIC is enabled by software, not before.",
+			x86FaultQueue, linux("arch/x86/kvm/lapic.c", "apic_set_spiv").noting("looks again"), docMSR.noting("says nothing of it")).on("5.13", "ASYNC_PF", "ASYNC_PF_INT").
+			wants("early", 0, "tokens").wants("late", 1, "tokens"),
+		fault("user-only",
+			"Without SEND_ALWAYS a load at CPL 0 from such a page raises no exception: it takes until the page is there.",
+			x86FaultDeliver, docMSR).
+			wants("exceptions", 0, ""),
+		fault("interrupts-off",
+			"With interrupts off a load from such a page raises no exception.",
+			linux("arch/x86/kvm/x86.c", "kvm_can_do_async_pf"), docMSR.noting("says nothing of it")).
+			wants("exceptions", 0, ""),
 	}
 }

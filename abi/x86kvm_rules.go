@@ -45,7 +45,7 @@ func x86Rules() []Rule {
 	for _, r := range [][]Rule{
 		x86DiscoveryRules(), x86NumberRules(), x86ConventionRules(),
 		x86KickRules(), x86YieldRules(), x86StealRules(),
-		x86RegisterRules(), x86AreaRules(), x86ClockRules(),
+		x86RegisterRules(), x86AreaRules(), x86ClockRules(), x86EOIRules(), x86FaultRules(),
 	} {
 		rules = append(rules, r...)
 	}

@@ -176,6 +176,13 @@ func x86Checks() []Check {
 		x86ClockOrder("clock/order-across-cpus"),
 		x86WallClock(),
 		x86GuestStopped("clock/guest-stopped"),
+		x86EOI(),
+		x86EOIAnother("eoi/clear-with-another"),
+		x86Fault(),
+		x86FaultNext("async-pf/next-after-ack"),
+		x86FaultHeld("async-pf/held-while-apic-off"),
+		x86NoFault("async-pf/user-only", 1, func(t *T) uint64 { return t.faultBits() &^ t.ABI.Register("ASYNC_PF_EN").Bit("SEND_ALWAYS") }),
+		x86NoFault("async-pf/interrupts-off", 0, (*T).faultBits),
 	}
 }
 

@@ -58,6 +58,10 @@ type x86KVM struct {
 	eoiToGuest  func(c *cpu)
 	eoiEnded    func(c *cpu, word uint64) bool
 	endOfIRQ    func(c *cpu)
+	// atAPIC is where the guest ends an interrupt at the APIC, and interruptible tells whether it
+	// takes interrupts.
+	atAPIC        func(c *cpu)
+	interruptible func(c *cpu) bool
 	// absent is where a CPU has reached for a page that is not there.
 	absent     func(c *cpu)
 	canDeliver func(c *cpu) bool
@@ -156,7 +160,8 @@ func newX86KVM(m *machine, table *abi.Platform, change func(*x86KVM)) *x86KVM {
 	x.find = x.register
 	x.updateClock, x.wallTime, x.initCPU = x.guestTimeUpdate, x.writeWallClock, x.vcpuReset
 	x.eoiToGuest, x.eoiEnded, x.endOfIRQ = x.syncEOIToGuest, eoiWordClear, x.setEOI
-	x.absent = func(*cpu) {}
+	x.absent, x.atAPIC = func(*cpu) {}, x.exitEOI
+	x.interruptible = func(c *cpu) bool { return c.interrupts }
 	x.canDeliver, x.canDequeue = x.canDeliverFault, x.canDequeuePresent
 	x.notPresent, x.present, x.wakeAll = x.pageNotPresent, x.pagePresent, x.wakeupAll
 	x.after = func(*cpu, *[16]uint64, *uint64, *uint64) {}
@@ -525,10 +530,12 @@ func (x *x86KVM) writeRegister(c *cpu, number, value uint64) trap {
 			if value != 0 {
 				return x.privilege()
 			}
-			x.exitEOI(c)
+			x.atAPIC(c)
 			return trap{}
 		case amd64.SVR:
-			x.state(c).apicOff = value>>8&1 == 0
+			s := x.state(c)
+			s.apicOff = value>>8&1 == 0
+			s.faults.check = s.faults.check || !s.apicOff // KVM_REQ_APF_READY
 			return trap{}
 		}
 	}

@@ -312,6 +312,133 @@ func x86ClockMutants(add x86Add) {
 	}, "clock/guest-stopped")
 }
 
+func x86EOIMutants(add x86Add) {
+	areas := []string{"eoi/area-written", "eoi/area-moved", "eoi/area-disabled", "eoi/area-outside-memory", "eoi/area-after-init"}
+	add("eoi-never", "ENABLED is never set.", func(x *x86KVM) {
+		x.eoiToGuest = func(*cpu) {}
+	}, "eoi/set-in-service").Controls = append([]string{"eoi/clearing-ends", "eoi/register-ends"}, areas...)
+	add("eoi-other-bit", "The bit that is set is bit 1.", func(x *x86KVM) {
+		x.set("layouts/pv_eoi/bits/word.ENABLED/bit", 1)
+	}, "eoi/set-in-service").Controls = []string{"eoi/clearing-ends", "eoi/register-ends"}
+	add("eoi-clearing-ignored", "Clearing the word ends nothing.", func(x *x86KVM) {
+		x.eoiEnded = func(*cpu, uint64) bool { return false }
+	}, "eoi/clearing-ends")
+	add("eoi-with-another", "ENABLED is set whatever is requested.", func(x *x86KVM) {
+		sync := x.eoiToGuest
+		x.eoiToGuest = func(c *cpu) {
+			irr := x.state(c).irr
+			x.state(c).irr = [4]uint64{}
+			sync(c)
+			x.state(c).irr = irr
+		}
+	}, "eoi/clear-with-another")
+	add("eoi-always-ends", "A word that is clear ends the interrupt also if it was not set.", func(x *x86KVM) {
+		sync := x.eoiToGuest
+		x.eoiToGuest = func(c *cpu) {
+			sync(c)
+			if _, ok := x.eoiArea(c); ok && x.state(c).eoi.cache != 0 {
+				x.state(c).eoi.pending = true
+			}
+		}
+	}, "eoi/clear-with-another")
+	add("eoi-register-clears-only", "The end at the APIC clears ENABLED and ends nothing, where that was set.", func(x *x86KVM) {
+		x.atAPIC = func(c *cpu) {
+			s := x.state(c)
+			if a, ok := x.eoiArea(c); ok && s.eoi.pending {
+				a.set("word", 0)
+				s.eoi = x86EOI{}
+				return
+			}
+			x.exitEOI(c)
+		}
+	}, "eoi/register-ends")
+	add("eoi-register-leaves-word", "The end at the APIC leaves ENABLED set.", func(x *x86KVM) {
+		x.atAPIC = func(c *cpu) {
+			pending := x.state(c).eoi.pending
+			x.exitEOI(c)
+			if a, ok := x.eoiArea(c); ok && pending {
+				a.set("word", 1)
+			}
+		}
+	}, "eoi/register-ends")
+}
+
+func x86FaultMutants(add x86Add) {
+	rest := []string{"async-pf/next-after-ack", "async-pf/held-while-apic-off"}
+	add("fault-no-wake-all", "Enabling tells nothing.", func(x *x86KVM) {
+		x.wakeAll = func(*cpu) {}
+	}, "async-pf/wakes-all-when-enabled")
+	add("fault-wake-all-zero", "The token for all pages is 0xffff.", func(x *x86KVM) {
+		present := x.present
+		x.present = func(c *cpu, token uint32) {
+			if token == 1<<32-1 {
+				token = 1<<16 - 1
+			}
+			present(c, token)
+		}
+	}, "async-pf/wakes-all-when-enabled")
+	add("fault-never-told", "A page that is not there is not told of.", func(x *x86KVM) {
+		x.canDeliver = func(*cpu) bool { return false }
+	}, "async-pf/not-present", "async-pf/area-written").Controls = append([]string{"async-pf/ready"}, rest...)
+	add("fault-code", "The page fault says that the page is present.", func(x *x86KVM) {
+		notPresent := x.notPresent
+		x.notPresent = func(c *cpu, token uint32) trap {
+			t := notPresent(c, token)
+			t.code = 1
+			return t
+		}
+	}, "async-pf/not-present")
+	add("fault-flags", "PAGE_NOT_PRESENT is bit 1 of flags.", func(x *x86KVM) {
+		x.set("layouts/kvm_vcpu_pv_apf_data/bits/flags.PAGE_NOT_PRESENT/bit", 1)
+	}, "async-pf/not-present")
+	add("fault-no-interrupt", "A page that is there is told of by no interrupt.", func(x *x86KVM) {
+		accept := x.accept
+		x.accept = func(c *cpu, mode, vector uint64) int64 {
+			if mode == dmFixed && vector == x.state(c).msr["ASYNC_PF_INT"] {
+				return 1
+			}
+			return accept(c, mode, vector)
+		}
+	}, "async-pf/wakes-all-when-enabled", "async-pf/ready", "async-pf/held-while-apic-off")
+	add("fault-other-token", "The token of a page that is there is another than that of the fault.", func(x *x86KVM) {
+		present := x.present
+		x.present = func(c *cpu, token uint32) {
+			if token != 1<<32-1 {
+				token++
+			}
+			present(c, token)
+		}
+	}, "async-pf/ready", "async-pf/held-while-apic-off").Controls = []string{"async-pf/next-after-ack"}
+	add("fault-overwrites", "A second page that is there is told of at once.", func(x *x86KVM) {
+		x.canDequeue = func(c *cpu) bool { return !x.state(c).apicOff }
+	}, "async-pf/next-after-ack")
+	add("fault-ack-ignored", "ASYNC_PF_ACK does nothing.", func(x *x86KVM) {
+		setMSR := x.setMSR
+		x.setMSR = func(c *cpu, r abi.Register, v uint64) bool {
+			if r.Name == "ASYNC_PF_ACK" {
+				return true
+			}
+			return setMSR(c, r, v)
+		}
+	}, "async-pf/next-after-ack")
+	add("fault-apic-off", "Whether the local APIC is on is not looked at.", func(x *x86KVM) {
+		canDequeue := x.canDequeue
+		x.canDequeue = func(c *cpu) bool {
+			s := x.state(c)
+			off := s.apicOff
+			s.apicOff = false
+			defer func() { s.apicOff = off }()
+			return canDequeue(c)
+		}
+	}, "async-pf/held-while-apic-off")
+	add("fault-always", "A page that is not there is told of at every privilege level, whatever SEND_ALWAYS says.", func(x *x86KVM) {
+		x.canDeliver = func(c *cpu) bool { _, on := x.faultArea(c); return on }
+	}, "async-pf/user-only")
+	add("fault-interrupts-off", "A page that is not there is told of also with interrupts off.", func(x *x86KVM) {
+		x.interruptible = func(*cpu) bool { return true }
+	}, "async-pf/interrupts-off")
+}
+
 // alterInit has an INIT do something more, with the values that the registers had.
 func (x *x86KVM) alterInit(do func(s *x86CPU, was map[string]uint64)) {
 	initCPU := x.initCPU

@@ -253,7 +253,7 @@ func (x *x86KVM) missing(c *cpu, page uint64) (trap, uint64) {
 	s := x.state(c)
 	*x.m.withheld[page] = true
 	x.absent(c)
-	if c.interrupts && x.m.config.IRQChip != microvm.None && x.canDeliver(c) {
+	if x.interruptible(c) && x.m.config.IRQChip != microvm.None && x.canDeliver(c) {
 		s.faults.next++
 		token := s.faults.next<<12 | uint32(c.id)
 		s.faults.out = append(s.faults.out, x86Out{page, token})

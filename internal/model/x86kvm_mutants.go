@@ -22,6 +22,8 @@ func x86KVMMutants() []Mutant {
 		x86RegisterMutants,
 		x86AreaMutants,
 		x86ClockMutants,
+		x86EOIMutants,
+		x86FaultMutants,
 	} {
 		topic(ms.add)
 	}
