@@ -183,6 +183,20 @@ func x86Checks() []Check {
 		x86FaultHeld("async-pf/held-while-apic-off"),
 		x86NoFault("async-pf/user-only", 1, func(t *T) uint64 { return t.faultBits() &^ t.ABI.Register("ASYNC_PF_EN").Bit("SEND_ALWAYS") }),
 		x86NoFault("async-pf/interrupts-off", 0, (*T).faultBits),
+		x86IPI(),
+		x86IPIOff("ipi/apic-off"),
+		x86IPINarrow("ipi/protected-mode"),
+		x86OtherKick("kick/broadcast", func(*T) microvm.Config { return machine() }, []int{target, third},
+			func(t *T, _ microvm.Machine) arch.Op { return t.kick(0xff) }),
+		x86OtherKick("kick/remote-read-command", func(t *T) microvm.Config { return t.hidden() }, []int{target},
+			func(_ *T, m microvm.Machine) arch.Op { return amd64.Kick(m.ID(target)) }),
+		x86OtherKick("kick/remote-read-send-ipi", func(t *T) microvm.Config { return t.hidden("PV_SEND_IPI") }, []int{target},
+			func(t *T, m microvm.Machine) arch.Op { return t.sendIPI(1<<m.ID(target), 0, 0, remoteRead) }),
+		x86KickRace("kick/race"),
+		x86Withdrawn("discovery/pv-unhalt-withdrawn"),
+		x86Foreign(),
+		x86Narrow("convention/protected-mode", microvm.Protected),
+		x86Narrow("convention/real-mode", microvm.Real),
 	}
 }
 

@@ -105,6 +105,10 @@ func Interrupt(id uint64, vector uint8) arch.Op { return command(id, uint64(vect
 // NonMaskable returns the operation that sends an NMI to the CPU with that APIC id.
 func NonMaskable(id uint64) arch.Op { return command(id, 4<<8) }
 
+// Kick returns the operation that sends a message of the delivery mode remote read, which KVM
+// takes for a kick, to the CPU with that APIC id.
+func Kick(id uint64) arch.Op { return command(id, 3<<8) }
+
 // Init returns the operation that sends an INIT to the CPU with that APIC id.
 func Init(id uint64) arch.Op { return command(id, 5<<8) }
 

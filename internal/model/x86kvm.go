@@ -32,24 +32,31 @@ type x86KVM struct {
 	hypercall  func(c *cpu, number uint64, args [4]uint64) int64
 	number     func(rax uint64) uint64
 	privileged func(c *cpu) bool
+	foreign    func(c *cpu) trap
+	commanded  func(c *cpu, icr uint64) bool
 	result32   func(result uint64) uint64
 	offered    func(c *cpu, feature string) bool
 	kick       func(c *cpu, args [4]uint64) int64
 	yield      func(c *cpu, target uint64)
 	match      func(id uint32) []*cpu
+	send       func(c *cpu, args [4]uint64) int64
 	accept     func(target *cpu, mode, vector uint64) int64
-	runnable   func(c *cpu)
-	hasEvents  func(c *cpu) bool
-	halt       func(c *cpu) waiting
-	setMSR     func(c *cpu, r abi.Register, value uint64) bool
-	getMSR     func(c *cpu, r abi.Register) uint64
-	record     func(c *cpu)
-	clear      func(c *cpu, s x86Area)
-	publish    func(c *cpu, s x86Area, delay uint64)
-	put        func(c *cpu, why reason)
-	cpuid      func(c *cpu, leaf, subleaf uint32) [4]uint32
-	base       func() uint64
-	find       func(c *cpu, number uint64) (abi.Register, bool)
+	// withdraws tells whether PV_UNHALT is withdrawn where it has no use, cluster how many ids a
+	// word of a bitmap of SEND_IPI is for.
+	withdraws bool
+	cluster   func(c *cpu) uint32
+	runnable  func(c *cpu)
+	hasEvents func(c *cpu) bool
+	halt      func(c *cpu) waiting
+	setMSR    func(c *cpu, r abi.Register, value uint64) bool
+	getMSR    func(c *cpu, r abi.Register) uint64
+	record    func(c *cpu)
+	clear     func(c *cpu, s x86Area)
+	publish   func(c *cpu, s x86Area, delay uint64)
+	put       func(c *cpu, why reason)
+	cpuid     func(c *cpu, leaf, subleaf uint32) [4]uint32
+	base      func() uint64
+	find      func(c *cpu, number uint64) (abi.Register, bool)
 
 	// What is in x86kvm_areas.go.
 	updateClock func(c *cpu)
@@ -102,6 +109,10 @@ var x86Counters = []string{
 // quirk that the model can do without.
 const quirkFixHypercall = 1 << 5
 
+// exitHLT is KVM_X86_DISABLE_EXITS_HLT (include/uapi/linux/kvm.h). That HLT then does not leave the
+// guest is not modelled, only what features are offered.
+const exitHLT = 1 << 1
+
 // x86KVMHosts are hosts that differ in what the ABI leaves open.
 func x86KVMHosts() []Host {
 	return []Host{
@@ -133,7 +144,7 @@ func x86Topics(topics ...string) []string {
 // openX86KVM makes machines whose hypervisor is changed by change, if that is not nil.
 func openX86KVM(change func(*x86KVM)) Opener {
 	return func(seed uint64, c microvm.Config) (microvm.Machine, error) {
-		if c.DisableQuirks&^quirkFixHypercall != 0 || c.DisableExits != 0 {
+		if c.DisableQuirks&^quirkFixHypercall != 0 || c.DisableExits&^exitHLT != 0 {
 			return nil, fmt.Errorf("model: a machine without quirks %#x and exits %#x is not modelled", c.DisableQuirks, c.DisableExits)
 		}
 		table := abi.X86KVM()
@@ -151,7 +162,9 @@ func newX86KVM(m *machine, table *abi.Platform, change func(*x86KVM)) *x86KVM {
 		}
 	}
 	x.hypercall, x.number, x.privileged, x.offered = x.kvmHypercall, sameNumber, isPrivileged, x.guestPVHas
-	x.result32 = cut
+	x.send, x.foreign = x.sendIPI, x.fixForeign
+	x.commanded = func(*cpu, uint64) bool { return true }
+	x.result32, x.withdraws, x.cluster = cut, true, x.clusterSize
 	x.kick, x.yield, x.match, x.accept = x.pvKick, x.schedYield, x.matchPhysical, x.acceptIRQ
 	x.runnable, x.hasEvents, x.halt = x.setRunnable, x.vcpuHasEvents, x.emulateHalt
 	x.setMSR, x.getMSR = x.setMSRCommon, x.getMSRCommon
@@ -196,11 +209,8 @@ func (x *x86KVM) call(c *cpu, form uint64, regs *[16]uint64, flags *uint64) (uin
 	isa := x.isa()
 	regs[isa.Register("rsp")] = 0
 	if isa.Instructions[form] != x.native() {
-		switch {
-		case c.user:
-			return 0, x.privilege()
-		case x.m.config.DisableQuirks&quirkFixHypercall != 0:
-			return 0, x86Undefined()
+		if t := x.foreign(c); t.raised {
+			return 0, t
 		}
 	}
 	conv := x.abi.Convention("long mode")
@@ -213,6 +223,18 @@ func (x *x86KVM) call(c *cpu, form uint64, regs *[16]uint64, flags *uint64) (uin
 	length := conv.Instructions[slices.IndexFunc(conv.Instructions, func(i abi.Instruction) bool { return i.Mnemonic == x.native() })].Length
 	x.after(c, regs, flags, &length)
 	return length, trap{}
+}
+
+// fixForeign is what comes of an instruction that is not native: an exception, or none where it is
+// rewritten.
+func (x *x86KVM) fixForeign(c *cpu) trap {
+	switch {
+	case c.user:
+		return x.privilege()
+	case x.m.config.DisableQuirks&quirkFixHypercall != 0:
+		return x86Undefined()
+	}
+	return trap{}
 }
 
 // callIn is a call outside of 64-bit mode: registers have 32 bits, and so has the result.
@@ -271,7 +293,7 @@ func (x *x86KVM) kvmHypercall(c *cpu, number uint64, a [4]uint64) int64 {
 	case "CLOCK_PAIRING":
 		return x.clockPairing(a[0], a[1])
 	case "SEND_IPI":
-		return x.sendIPI(a)
+		return x.send(c, a)
 	case "SCHED_YIELD":
 		x.yield(c, a[0])
 	case "MAP_GPA_RANGE":
@@ -394,8 +416,16 @@ func (x *x86KVM) clockPairing(address, clock uint64) int64 {
 	return 0
 }
 
+// clusterSize is cluster_size of kvm_pv_send_ipi.
+func (x *x86KVM) clusterSize(c *cpu) uint32 {
+	if x.state(c).narrow {
+		return 32
+	}
+	return 64
+}
+
 // sendIPI is kvm_pv_send_ipi of lapic.c. The lowest id is counted in 32 bits.
-func (x *x86KVM) sendIPI(a [4]uint64) int64 {
+func (x *x86KVM) sendIPI(c *cpu, a [4]uint64) int64 {
 	const logical, shorthand, modes = 0x800, 0xc0000, 7
 	icr := a[3]
 	if icr&(logical|shorthand) != 0 {
@@ -404,7 +434,7 @@ func (x *x86KVM) sendIPI(a [4]uint64) int64 {
 	var accepted int64
 	for half, bitmap := range a[:2] {
 		for ; bitmap != 0; bitmap &= bitmap - 1 {
-			lowest := uint32(a[2]) + uint32(half)*64
+			lowest := uint32(a[2]) + uint32(half)*x.cluster(c)
 			for _, target := range x.byID(uint64(lowest) + uint64(bits.TrailingZeros64(bitmap))) {
 				accepted += x.accept(target, icr>>8&modes, icr&0xff)
 			}
@@ -524,7 +554,9 @@ func (x *x86KVM) writeRegister(c *cpu, number, value uint64) trap {
 		switch number {
 		case amd64.ICR:
 			x.state(c).icr = value
-			x.command(c, value)
+			if x.commanded(c, value) {
+				x.command(c, value)
+			}
 			return trap{}
 		case amd64.EOI:
 			if value != 0 {
@@ -790,16 +822,20 @@ func (x *x86KVM) guestCPUID(_ *cpu, leaf, _ uint32) [4]uint32 {
 	return [4]uint32{}
 }
 
-// features is the features word: what the VMM has put there, or else what KVM offers.
+// features is the features word: what the VMM has put there, or else what KVM offers, but for
+// PV_UNHALT where HLT does not leave the guest (cpuid.c, kvm_apply_cpuid_pv_features_quirk).
 func (x *x86KVM) features() uint32 {
-	if f := x.m.config.Features; f != nil {
-		return *f
-	}
 	var word uint32
 	for _, f := range x.abi.Features {
 		if f.Word == "features" && f.Offered == "kernel" && !(x.noStatistics && f.Name == "STEAL_TIME") {
 			word |= 1 << f.Bit
 		}
+	}
+	if f := x.m.config.Features; f != nil {
+		word = *f
+	}
+	if x.m.config.DisableExits&exitHLT != 0 && x.withdraws {
+		word &^= 1 << x.abi.Feature("PV_UNHALT").Bit
 	}
 	return word
 }

@@ -24,8 +24,15 @@ func x86KVMMutants() []Mutant {
 		x86ClockMutants,
 		x86EOIMutants,
 		x86FaultMutants,
+		x86IPIMutants,
+		x86MoreKickMutants,
+		x86MoreConventionMutants,
 	} {
 		topic(ms.add)
+	}
+	for i, m := range ms {
+		f := x86Further[m.Name]
+		ms[i].Rules, ms[i].Controls = slices.Concat(m.Rules, f.rules), slices.Concat(m.Controls, f.controls)
 	}
 	return ms
 }
