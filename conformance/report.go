@@ -40,6 +40,9 @@ type Run struct {
 	Results []Result `json:"results"`
 	// Mutants are the results of checks that were held against a changed table.
 	Mutants []Result `json:"mutants,omitempty"`
+	// Changed are results of later looks whose verdict is not the first one's: each is
+	// a fault of the equipment, or a behaviour that is left to chance.
+	Changed []Result `json:"changed,omitempty"`
 }
 
 // Guest is the guest of a run, as asked for and as it told of itself.
@@ -101,7 +104,7 @@ const (
 func (r *Report) ExitStatus(named, strict bool) int {
 	status, looked := ExitConforms, false
 	for _, run := range r.Runs {
-		if run.Error != "" || named && run.Unreached != "" {
+		if run.Error != "" || named && run.Unreached != "" || len(run.Changed) > 0 {
 			status = ExitFailed
 		}
 		for _, res := range run.Results {

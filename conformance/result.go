@@ -44,6 +44,9 @@ type Result struct {
 	// Mutant is the change to the platform's table that the check was held against,
 	// PATH=NUMBER; empty for the table as it is.
 	Mutant string `json:"mutant,omitempty"`
+	// Look is which look at the rule found a verdict that is not the first look's,
+	// from 2; 0 for the first.
+	Look int `json:"look,omitempty"`
 	// Seconds is what the check took that judged the rule, shared evenly among
 	// the rules that it judged.
 	Seconds float64 `json:"seconds"`

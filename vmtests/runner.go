@@ -42,6 +42,9 @@ type Runner struct {
 	// Mutants are numbers of the platform's table to change, each in a further
 	// run of the checks in the same guest; see agent.Job.
 	Mutants []agent.Mutant
+	// Looks is how often a guest's checks are run in one boot, and Boots how often a
+	// target is run; 0 is once. A verdict that changes is in the Run, see Changed.
+	Looks, Boots int
 	// Events, where set, is told of results and notes as they come.
 	Events Events
 }
@@ -58,6 +61,33 @@ type Events interface {
 
 // Run runs a target. What goes wrong is in the Run.
 func (r *Runner) Run(ctx context.Context, t Target) *conformance.Run {
+	run := r.once(ctx, t)
+	for boot := 2; boot <= r.Boots && ctx.Err() == nil; boot++ {
+		again := *r
+		again.Events = nil
+		next := again.once(ctx, t)
+		changed := slices.Clone(next.Changed)
+		for _, res := range next.Results {
+			if i := slices.IndexFunc(run.Results, func(x conformance.Result) bool { return x.Rule == res.Rule }); i < 0 || run.Results[i].Verdict != res.Verdict {
+				res.Look = boot
+				changed = append(changed, res)
+			}
+		}
+		run.Changed = append(run.Changed, changed...)
+		note := fmt.Sprintf("boot %d of %d: %d of %d verdicts are others than before", boot, r.Boots, len(changed), len(next.Results))
+		if next.Error != "" {
+			note += "; " + next.Error
+		}
+		run.Notes = append(run.Notes, note)
+		if r.Events != nil {
+			r.Events.Say(note)
+		}
+	}
+	return run
+}
+
+// once runs a target in one boot.
+func (r *Runner) once(ctx context.Context, t Target) *conformance.Run {
 	run := &conformance.Run{
 		Target: t.Name, Platform: t.Platform,
 		Implementer: conformance.Implementer{Name: t.Implementer},
@@ -107,6 +137,10 @@ func (o *outcome) say(text string) {
 func (o *outcome) result(r conformance.Result) {
 	if r.Mutant != "" {
 		o.run.Mutants = append(o.run.Mutants, r)
+		return
+	}
+	if r.Look > 1 {
+		o.run.Changed = append(o.run.Changed, r)
 		return
 	}
 	o.run.Results = append(o.run.Results, r)
@@ -232,7 +266,7 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 	if r.Threads != "" {
 		threads = r.Threads
 	}
-	job := agent.Job{Target: t.Name, Modules: image.Names(), Needs: g.Needs, Only: r.Only, Mutants: r.Mutants}
+	job := agent.Job{Target: t.Name, Modules: image.Names(), Needs: g.Needs, Only: r.Only, Mutants: r.Mutants, Looks: r.Looks}
 	if t.Implementer == implementedByQEMU {
 		job.Implementer = emulator.Version
 	}

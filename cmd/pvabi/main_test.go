@@ -145,6 +145,7 @@ func TestDispatch(t *testing.T) {
 		{"diff -format json good.json good.json", 0, "[]\n", ""},
 		{"diff -format markdown good.json worse.json", 1, "| worse | t | `p/q/r` | pass | fail |", ""},
 		{"run -against base.json -rules nosuch/* x86-kvm-below", 2, "", "selects no rule"},
+		{"run -looks 0 x86-kvm", 2, "", "numbers from 1"},
 		{"run -against nosuch x86-kvm", 2, "", "-against: open nosuch"},
 		{"run -against junk.json x86-kvm", 2, "", "-against: "},
 		{"diff -format x good.json good.json", 2, "", `unknown format "x"; there are text, markdown and json`},

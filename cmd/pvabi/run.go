@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -58,10 +59,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 	fs.StringVar(&r.Xen, "xen", "", "boot on this Xen `file`, such as xen/xen.gz of an own build")
 	artefactFlags(fs, r)
 	threads := fs.String("threads", "", "emulate CPUs on a `single` thread or on multi, one for each (default: the target's choice)")
+	fs.IntVar(&r.Looks, "looks", 1, "look at each rule this often in one boot; exit 2 if a verdict changes")
+	fs.IntVar(&r.Boots, "boots", 1, "boot each target this often; exit 2 if a verdict changes")
 	o := reportFlags(fs)
 	cache := fs.String("cache", "", "keep artefacts in this `folder` (default $PVABI_CACHE, or pvabi in the user's cache folder)")
 	if err := parse(fs, args); err != nil {
 		return 0, err
+	}
+	if r.Looks < 1 || r.Boots < 1 {
+		return 0, errors.New("-looks and -boots want numbers from 1")
 	}
 	switch r.Threads = qemu.Threads(*threads); r.Threads {
 	case "", qemu.OneThread, qemu.ThreadPerCPU:
@@ -205,6 +211,9 @@ func failures(r *conformance.Report, named bool) (out []string) {
 		}
 		if why != "" {
 			out = append(out, run.Target+": "+why)
+		}
+		for _, r := range run.Changed {
+			out = append(out, fmt.Sprintf("%s: look %d at %s gave %s: %s", run.Target, r.Look, r.Rule, r.Verdict, cmp.Or(r.Observed, r.Reason)))
 		}
 	}
 	if len(out) == 0 && !anything {

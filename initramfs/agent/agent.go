@@ -77,6 +77,9 @@ type Job struct {
 	// against the table as it is, they are held against it with each of these
 	// changes, one at a time.
 	Mutants []Mutant
+	// Looks is how often the checks are held against the table as it is; 0 is once.
+	// Of all but the first time only the verdicts that are others are told.
+	Looks int
 }
 
 // Mutant is a change of one number of a platform's table.
@@ -116,6 +119,9 @@ func (j Job) Words() []string {
 	if len(j.Only) > 0 {
 		words = append(words, "pvabi.only="+strings.Join(j.Only, ","))
 	}
+	if j.Looks > 1 {
+		words = append(words, "pvabi.looks="+strconv.Itoa(j.Looks))
+	}
 	for _, m := range j.Mutants {
 		// The names of a table's rows have blanks, which end a word.
 		words = append(words, "pvabi.mutant="+url.QueryEscape(fmt.Sprintf("%s %s", m, strings.Join(m.Only, ","))))
@@ -147,6 +153,12 @@ func ParseJob(words []string) (Job, error) {
 			j.Implementer = value
 		case "only":
 			j.Only = list
+		case "looks":
+			n, err := strconv.Atoi(value)
+			if err != nil || n < 1 {
+				return Job{}, fmt.Errorf("%q: want a number from 1", word)
+			}
+			j.Looks = n
 		case "mutant":
 			m, err := parseMutant(value)
 			if err != nil {

@@ -8,13 +8,31 @@ import (
 )
 
 // Run does a job by the suites that were made for its target, one for each side of the ABI, in
-// their order: the checks against the platform's table as it is, then against it with each of the
-// job's changes.
+// their order: the checks against the platform's table as it is, as often as the job says, then
+// against it with each of the job's changes.
 func Run(ctx context.Context, job Job, emit func(conformance.Event), suites ...*conformance.Suite) error {
-	for _, s := range suites {
-		s.Only = func(rule string) bool { return Selected(job.Only, rule) }
-		if err := s.Run(ctx, func(r conformance.Result) { emit(conformance.Event{Result: &r}) }); err != nil {
-			return err
+	first := map[string]conformance.Verdict{}
+	for look := 1; look <= max(job.Looks, 1); look++ {
+		changed := 0
+		for _, s := range suites {
+			s.Only = func(rule string) bool { return Selected(job.Only, rule) }
+			if err := s.Run(ctx, func(r conformance.Result) {
+				switch {
+				case look == 1:
+					first[r.Rule] = r.Verdict
+				case first[r.Rule] == r.Verdict:
+					return
+				default:
+					changed++
+					r.Look = look
+				}
+				emit(conformance.Event{Result: &r})
+			}); err != nil {
+				return err
+			}
+		}
+		if look > 1 {
+			emit(conformance.Event{Note: fmt.Sprintf("look %d of %d: %d of %d verdicts are others than before", look, job.Looks, changed, len(first))})
 		}
 	}
 	for _, s := range suites {
