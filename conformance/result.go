@@ -92,8 +92,16 @@ type Event struct {
 	Unreached string `json:"unreached,omitempty"`
 	// Note is something that a reader of the report should know: a retry.
 	Note string `json:"note,omitempty"`
+	// Shown is something that the guest shows of itself, for whoever has to judge it.
+	Shown *Shown `json:"shown,omitempty"`
 	// Finished is the last event; a run without it is incomplete.
 	Finished bool `json:"finished,omitempty"`
+}
+
+// Shown is a text, a file of the guest's for one, and what it is known by.
+type Shown struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
 }
 
 // Loaded tells what the guest did before its checks.

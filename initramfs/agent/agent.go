@@ -71,6 +71,10 @@ type Job struct {
 	// Implementer is the version of the code under test where the guest cannot know it:
 	// that of the emulator below. Empty stands for the guest's own kernel.
 	Implementer string
+	// Scenario tells a suite what to do, where it has more than one thing to do in a guest.
+	Scenario string
+	// End is how the guest ends when the job is done; empty for EndPowerOff.
+	End string
 	// Only selects rules, see Selected; none selects all.
 	Only []string
 	// Mutants are changes to the platform's table. When the checks have been held
@@ -81,6 +85,15 @@ type Job struct {
 	// Of all but the first time only the verdicts that are others are told.
 	Looks int
 }
+
+// How a guest ends.
+const (
+	EndPowerOff = "poweroff"
+	EndReboot   = "reboot"
+	// EndKexec enters another kernel, one that does no more than power off.
+	EndKexec = "kexec"
+	EndPanic = "panic"
+)
 
 // Mutant is a change of one number of a platform's table.
 type Mutant struct {
@@ -115,6 +128,12 @@ func (j Job) Words() []string {
 	}
 	if j.Implementer != "" {
 		words = append(words, "pvabi.implementer="+j.Implementer)
+	}
+	if j.Scenario != "" {
+		words = append(words, "pvabi.scenario="+j.Scenario)
+	}
+	if j.End != "" {
+		words = append(words, "pvabi.end="+j.End)
 	}
 	if len(j.Only) > 0 {
 		words = append(words, "pvabi.only="+strings.Join(j.Only, ","))
@@ -151,6 +170,10 @@ func ParseJob(words []string) (Job, error) {
 			j.Needs = list
 		case "implementer":
 			j.Implementer = value
+		case "scenario":
+			j.Scenario = value
+		case "end":
+			j.End = value
 		case "only":
 			j.Only = list
 		case "looks":

@@ -44,13 +44,16 @@ func Main(suites map[string]Suite) error {
 	debug.SetMemoryLimit(128 << 20)
 	mountRoot()
 	mounted := time.Since(start)
-	if err := boot(suites); err != nil {
+	job, err := boot(suites)
+	if err != nil {
 		fmt.Println(Failed, err)
 	}
 	fmt.Printf("pvabi: agent: file systems took %v, all took %v\n", mounted.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
 	unix.Sync()
-	if err := unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF); err != nil {
-		fmt.Println("pvabi: agent: power off:", err)
+	for _, how := range []string{job.End, EndPowerOff} {
+		if err := end(how); err != nil {
+			fmt.Printf("pvabi: agent: %s: %v\n", how, err)
+		}
 	}
 	// The end of PID 1 is a kernel panic, and QEMU then ends, too.
 	os.Exit(1)
@@ -71,15 +74,15 @@ func Print(ctx context.Context, w io.Writer, job Job, suites map[string]Suite) e
 }
 
 // boot does the job of the kernel's command line.
-func boot(suites map[string]Suite) error {
+func boot(suites map[string]Suite) (Job, error) {
 	line, err := os.ReadFile("/proc/cmdline")
 	if err != nil {
-		return err
+		return Job{}, err
 	}
 	words := strings.Fields(string(line))
 	channel, err := openChannel(words)
 	if err != nil {
-		return fmt.Errorf("open the event channel: %w", err)
+		return Job{}, fmt.Errorf("open the event channel: %w", err)
 	}
 	emit := func(e conformance.Event) {
 		if err := channel.Emit(e); err != nil {
@@ -93,7 +96,25 @@ func boot(suites map[string]Suite) error {
 	} else {
 		do(context.Background(), linux{}, job, suites, emit)
 	}
-	return channel.Close()
+	return job, channel.Close()
+}
+
+// end ends the guest. It returns only if that fails.
+func end(how string) error {
+	switch how {
+	case "":
+		return nil
+	case EndReboot:
+		return unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
+	case EndPanic:
+		return os.WriteFile("/proc/sysrq-trigger", []byte("c"), 0)
+	case EndKexec:
+		if err := loadKernel(); err != nil {
+			return err
+		}
+		return unix.Reboot(unix.LINUX_REBOOT_CMD_KEXEC)
+	}
+	return unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 }
 
 // openChannel opens the serial port that is named among the words of the command line, or else the

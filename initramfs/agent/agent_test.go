@@ -85,7 +85,7 @@ func TestDo(t *testing.T) {
 		want []string // kinds
 		text string   // part of what the events say
 	}{
-		{"good", fakeSystem{files: []string{"/dev/kvm"}}, Job{Target: "good", Modules: []string{"kvm"}, Needs: []string{"/dev/kvm"}},
+		{"good", fakeSystem{files: []string{"/dev/kvm"}}, Job{Target: "good", Modules: []string{"kvm"}, Needs: []string{"/dev/kvm"}, Scenario: "areas", End: EndKexec},
 			[]string{"identity", "loaded", "result", "finished"}, ""},
 		{"suite fails", fakeSystem{}, Job{Target: "fails"}, []string{"identity", "loaded", "result", "fatal", "finished"}, "the machine broke"},
 		{"suite panics", fakeSystem{}, Job{Target: "panics"}, []string{"identity", "loaded", "fatal", "finished"}, "panic in the agent: out of luck\ngoroutine"},

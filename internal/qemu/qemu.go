@@ -70,6 +70,8 @@ type Config struct {
 	// Boot bounds the time to the first event, Silence that between any two, and
 	// Whole that of all of a run. Zero stands for DefaultBoot and so on; on Xen, more.
 	Boot, Silence, Whole time.Duration
+	// Exit is how long QEMU may take to end after the last event; zero stands for some seconds.
+	Exit time.Duration
 }
 
 // Bounds of a run that are used where a Config has none. A boot takes seconds
@@ -175,6 +177,7 @@ func (c *Config) check() error {
 	c.Boot = or(c.Boot, DefaultBoot)
 	c.Silence = or(c.Silence, DefaultSilence)
 	c.Whole = or(c.Whole, DefaultWhole)
+	c.Exit = or(c.Exit, exitGrace)
 	return nil
 }
 
@@ -393,7 +396,7 @@ func (g *guest) run(ctx context.Context, stderr io.WriteCloser) error {
 			if !ok {
 				events, grace = nil, time.After(incompleteGrace)
 				if g.finished {
-					grace = time.After(exitGrace)
+					grace = time.After(c.Exit)
 				}
 				silence.Stop()
 				continue
@@ -428,7 +431,7 @@ func (g *guest) run(ctx context.Context, stderr io.WriteCloser) error {
 			fail(fmt.Errorf("%w: %w", ErrCanceled, context.Cause(ctx)))
 		case <-grace:
 			if g.finished {
-				g.report.Notes = append(g.report.Notes, fmt.Sprintf("qemu was killed: it did not end within %v after the last event", exitGrace))
+				g.report.Notes = append(g.report.Notes, fmt.Sprintf("qemu was killed: it did not end within %v after the last event", c.Exit))
 			}
 			g.look()
 			kill()
@@ -521,7 +524,7 @@ func (g *guest) take(e conformance.Event) error {
 func fields(e conformance.Event) int {
 	n := 0
 	for _, set := range []bool{
-		e.Identity != nil, e.Loaded != nil, e.Result != nil,
+		e.Identity != nil, e.Loaded != nil, e.Result != nil, e.Shown != nil,
 		e.Fatal != "", e.Unreached != "", e.Note != "", e.Finished,
 	} {
 		if set {

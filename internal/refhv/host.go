@@ -27,6 +27,8 @@ type Trap interface {
 	// returns nil if ctx ended before. An error that wraps ErrEnded says that the machine is no
 	// more.
 	Next(ctx context.Context, held []int) (*Exit, error)
+	// PC is where a CPU stands.
+	PC(cpu int) (uint64, error)
 	// Return completes what a CPU came out for: registers are as in the Exit, and the CPU is to go
 	// on behind the instruction.
 	Return(e *Exit) error
@@ -104,23 +106,27 @@ type Host struct {
 	trap  Trap
 	hv    *LoongArch
 	order binary.ByteOrder
-	// Watch, where it is set, is told of each event as it is logged. It may call Hold, Poke and
-	// Note.
+	// Watch, where it is set, is told of each event as it is logged. It may call Hold, After, Peek,
+	// Poke and Note.
 	Watch func(Event)
 
 	log    []Event
-	held   map[int]hold
+	held   map[int]time.Time // since when
+	timers []timer
 	delay  []uint64
 	serves int // the CPU that is being served
 	failed error
 }
 
-// hold is a CPU that is off.
-type hold struct{ since, until time.Time }
+// timer is something to be done at a time.
+type timer struct {
+	at time.Time
+	do func()
+}
 
 // NewHost makes the host of a machine behind a Trap.
 func NewHost(t Trap, order binary.ByteOrder, hypervisor func(Machine) *LoongArch) *Host {
-	h := &Host{trap: t, order: order, held: map[int]hold{}, delay: make([]uint64, t.CPUs())}
+	h := &Host{trap: t, order: order, held: map[int]time.Time{}, delay: make([]uint64, t.CPUs())}
 	h.hv = hypervisor(h)
 	return h
 }
@@ -135,8 +141,27 @@ func (h *Host) event(e Event) {
 	}
 }
 
+// Area returns the address of the area that a CPU has registered, false if it has none.
+func (h *Host) Area(cpu int) (address uint64, ok bool) {
+	r, ok := h.hv.record(cpu)
+	return r.address, ok
+}
+
+// PC returns where a CPU stands between two instructions.
+func (h *Host) PC(cpu int) uint64 {
+	pc, err := h.trap.PC(cpu)
+	h.fail("read a program counter", err)
+	return pc
+}
+
 // Note logs a text.
 func (h *Host) Note(text string) { h.log = append(h.log, Event{Kind: EventNote, CPU: -1, Text: text}) }
+
+// After does something when that time has passed, between two instructions of the guest's, while all
+// CPUs stand still. It may be called from Watch.
+func (h *Host) After(d time.Duration, do func()) {
+	h.timers = append(h.timers, timer{time.Now().Add(d), do})
+}
 
 // Hold takes a CPU off, as a host does that has other work for its own CPU, and puts it on again
 // after d. All others go on. It may be called from Watch.
@@ -144,15 +169,15 @@ func (h *Host) Hold(cpu int, d time.Duration) {
 	if _, is := h.held[cpu]; is {
 		return
 	}
-	now := time.Now()
-	h.held[cpu] = hold{now, now.Add(d)}
+	h.held[cpu] = time.Now()
+	h.After(d, func() { h.release(cpu) })
 	h.hv.Leave(cpu, true)
 	h.event(Event{Kind: EventHeld, CPU: cpu})
 }
 
 // release puts a CPU on again.
 func (h *Host) release(cpu int) {
-	off := uint64(time.Since(h.held[cpu].since))
+	off := uint64(time.Since(h.held[cpu]))
 	delete(h.held, cpu)
 	h.delay[cpu] += off
 	h.serves = cpu
@@ -160,8 +185,14 @@ func (h *Host) release(cpu int) {
 	h.hv.Enter(cpu)
 }
 
-// Poke writes memory as no hypervisor would, for an experiment.
+// Poke writes memory as no hypervisor would, for an experiment. Peek reads it.
 func (h *Host) Poke(address, size, value uint64) { h.Store(address, size, value) }
+
+// Peek reads memory.
+func (h *Host) Peek(address, size uint64) uint64 {
+	v, _ := h.Load(address, size)
+	return v
+}
 
 // Run runs the CPUs until the machine has ended, or ctx has.
 func (h *Host) Run(ctx context.Context) error {
@@ -175,12 +206,7 @@ func (h *Host) Run(ctx context.Context) error {
 		case context.Cause(ctx) != nil:
 			return context.Cause(ctx)
 		}
-		now := time.Now()
-		for _, cpu := range slices.Sorted(maps.Keys(h.held)) {
-			if !now.Before(h.held[cpu].until) {
-				h.release(cpu)
-			}
-		}
+		h.expire()
 		if e == nil {
 			continue
 		}
@@ -192,23 +218,27 @@ func (h *Host) Run(ctx context.Context) error {
 	return h.failed
 }
 
-// next lets the CPUs go on until one comes out or the next is to be put on again.
-func (h *Host) next(ctx context.Context) (*Exit, error) {
-	var held []int
-	var first time.Time
-	for cpu, o := range h.held {
-		held = append(held, cpu)
-		if first.IsZero() || o.until.Before(first) {
-			first = o.until
+// expire does what it is time for.
+func (h *Host) expire() {
+	now := time.Now()
+	due := slices.Clone(h.timers)
+	h.timers = slices.DeleteFunc(h.timers, func(t timer) bool { return !now.Before(t.at) })
+	for _, t := range due {
+		if !now.Before(t.at) {
+			t.do()
 		}
 	}
-	slices.Sort(held)
-	if len(held) > 0 {
+}
+
+// next lets the CPUs go on until one comes out or it is time for something.
+func (h *Host) next(ctx context.Context) (*Exit, error) {
+	if len(h.timers) > 0 {
+		first := slices.MinFunc(h.timers, func(a, b timer) int { return a.at.Compare(b.at) })
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, first)
+		ctx, cancel = context.WithDeadline(ctx, first.at)
 		defer cancel()
 	}
-	return h.trap.Next(ctx, held)
+	return h.trap.Next(ctx, slices.Sorted(maps.Keys(h.held)))
 }
 
 // serve has the hypervisor do what a CPU came out for.

@@ -244,6 +244,7 @@ func (s *script) Write(address uint64, b []byte) error {
 }
 func (s *script) Interrupt(cpu int, lines uint64) error { s.bench.Interrupt(cpu, lines); return nil }
 func (s *script) Return(e *Exit) error                  { s.back = append(s.back, *e); return nil }
+func (s *script) PC(int) (uint64, error)                { return 0x1000, nil }
 func (s *script) Close() error                          { return nil }
 func (s *script) Next(ctx context.Context, held []int) (*Exit, error) {
 	if len(s.exits) == 0 {

@@ -355,6 +355,21 @@ func (g *Guest) step(ctx context.Context, cpu int, s Site) error {
 	return g.gdb.Break(s.Address)
 }
 
+// PC implements refhv.Trap.
+func (g *Guest) PC(cpu int) (uint64, error) {
+	if err := g.gdb.Select(cpu); err != nil {
+		return 0, err
+	}
+	r, err := g.gdb.Registers()
+	if err != nil {
+		return 0, err
+	}
+	if len(r) < registers {
+		return 0, fmt.Errorf("gdbstub has %d registers, want %d", len(r), registers)
+	}
+	return r[registerPC], nil
+}
+
 // Return implements refhv.Trap.
 func (g *Guest) Return(e *refhv.Exit) error {
 	s := g.sites[e.PC]
