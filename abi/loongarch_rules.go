@@ -444,6 +444,10 @@ func loongGuestRules() []Rule {
 			loongGuestReboot, linux("kernel/reboot.c", "kernel_restart_prepare"),
 			linux("arch/loongarch/kernel/machine_kexec.c", "machine_shutdown").noting("brings CPUs online after that which were offline")).
 			wants("areas", 0, ""),
+		guest("released-at-panic",
+			"No area is registered any more when a kernel that panicked starts the machine again.",
+			loongGuestReboot.noting("is not called on a panic"), linux("kernel/panic.c", "vpanic")).
+			wants("areas", 0, ""),
 		guest("steal-shown",
 			"A guest shows as stolen, of the right CPU, what steal of its area grew by.",
 			loongGuestClock, linux("kernel/sched/cputime.c", "steal_account_process_time")).
