@@ -96,9 +96,12 @@ func (r *Runner) once(ctx context.Context, t Target) *conformance.Run {
 	o := &outcome{run: run, rules: r.selected(t.Rules), events: r.Events}
 	o.begin(t)
 	var err error
-	if t.local != nil {
+	switch {
+	case t.local != nil:
 		err = r.here(ctx, t, o)
-	} else {
+	case t.boot != nil:
+		err = t.boot(r, ctx, t, o)
+	default:
 		err = r.guest(ctx, t, o)
 	}
 	if ctx.Err() != nil && err != nil {

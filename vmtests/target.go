@@ -41,6 +41,9 @@ type Target struct {
 	// local is how this process looks at a target that is the machine it runs on; nil where
 	// a guest boots.
 	local *local
+	// boot boots a target that takes more than one boot of its guest, and judges what was seen; nil
+	// for one that takes one.
+	boot func(*Runner, context.Context, Target, *outcome) error
 }
 
 // implementedByQEMU is the Implementer of targets whose hypervisor is QEMU itself, so
@@ -121,6 +124,13 @@ func Targets() []Target {
 				// Idle CPUs are the ones that wait; nothing else may run there.
 				Append: []string{"isolcpus=1-3"},
 			},
+		},
+		{
+			Name: "loongarch-guest", Platform: "loongarch-kvm", Implementer: conformance.Linux,
+			Text:  "Linux as a guest of the reference hypervisor, the project's own model of KVM on LoongArch, below QEMU TCG; watched from both sides",
+			Rules: conformance.LinuxLoongArchRules(),
+			Guest: &Guest{GOARCH: "loong64", CPUs: 4, Threads: qemu.ThreadPerCPU},
+			boot:  (*Runner).loongArchGuest,
 		},
 	}
 }

@@ -1,0 +1,243 @@
+package vmtests
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"pvabi/abi"
+	"pvabi/conformance"
+	"pvabi/initramfs/agent"
+	"pvabi/internal/qemu"
+	"pvabi/internal/refhv"
+	"pvabi/internal/refhv/tcg"
+)
+
+// loongArchChanges are what makes a reference hypervisor offer those features, all that a kernel would
+// where they are nil, and what breaks it by the name of a mutant, if that is not empty.
+func loongArchChanges(offered []string, mutant string) ([]func(*refhv.LoongArch), error) {
+	var changes []func(*refhv.LoongArch)
+	if offered != nil {
+		table := abi.LoongArch()
+		var word uint64
+		for _, name := range offered {
+			word |= 1 << table.Feature(name).Bit
+		}
+		changes = append(changes, func(h *refhv.LoongArch) {
+			if err := h.SetFeatures(word); err != nil {
+				panic(err) // features of the table, and the first choice
+			}
+		})
+	}
+	if mutant != "" {
+		m, ok := refhv.Find(refhv.LoongArchMutants(), mutant)
+		if !ok {
+			return nil, fmt.Errorf("the reference hypervisor has no mutant %q", mutant)
+		}
+		changes = append(changes, m.Change)
+	}
+	return changes, nil
+}
+
+// reference is a hypervisor that waits for its guest.
+type reference struct {
+	// args are QEMU's, by which the guest is reached.
+	args []string
+	host *refhv.Host
+	ids  []uint64
+
+	cancel context.CancelFunc
+	done   chan error
+}
+
+// serveLoongArch begins to run a reference hypervisor for the guest that QEMU is about to boot from a
+// file, with sockets in the folder temp. script, where it is not nil, makes the host's Watch.
+func serveLoongArch(ctx context.Context, kernel, temp string, changes []func(*refhv.LoongArch),
+	script func(*abi.Platform, *refhv.Host) func(refhv.Event)) (*reference, error) {
+	image, err := os.ReadFile(kernel)
+	if err != nil {
+		return nil, fmt.Errorf("read the kernel: %w", err)
+	}
+	code, err := tcg.ReadKernel(image)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", kernel, err)
+	}
+	table := abi.LoongArch()
+	sockets := tcg.SocketsIn(temp)
+	r := &reference{args: sockets.Args(), done: make(chan error, 1)}
+	ctx, r.cancel = context.WithCancel(ctx)
+	go func() {
+		r.done <- func() error {
+			guest, err := tcg.Open(ctx, sockets, code, table)
+			if err != nil {
+				return err
+			}
+			for cpu := range guest.CPUs() {
+				r.ids = append(r.ids, guest.ID(cpu))
+			}
+			r.host = refhv.NewHost(guest, binary.LittleEndian, func(m refhv.Machine) *refhv.LoongArch {
+				return refhv.NewLoongArch(m, table, changes...)
+			})
+			if script != nil {
+				r.host.Watch = script(table, r.host)
+			}
+			return errors.Join(r.host.Run(ctx), guest.Close())
+		}()
+	}()
+	return r, nil
+}
+
+// end ends the hypervisor, after its guest, and returns what it saw.
+func (r *reference) end() ([]refhv.Event, error) {
+	r.cancel()
+	err := <-r.done
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	if r.host == nil {
+		return nil, err
+	}
+	return r.host.Log(), err
+}
+
+// loongArchGuest boots the guest that is looked at once for each of conformance.LoongArchBoots, on a
+// reference hypervisor, and judges what was seen from both sides.
+func (r *Runner) loongArchGuest(ctx context.Context, t Target, o *outcome) error {
+	g := t.Guest
+	board, err := qemu.BoardOf(g.GOARCH)
+	if err != nil {
+		return err
+	}
+	kernel, err := r.kernel(ctx, g, o)
+	if err != nil {
+		return err
+	}
+	emulator, err := r.emulator(ctx, g, o)
+	if err != nil {
+		return err
+	}
+	if why := tooOld(emulator.Version); why != "" {
+		o.run.Unreached = why
+		return nil
+	}
+	temp, remove, err := scratch()
+	if err != nil {
+		return err
+	}
+	defer remove()
+	image, err := r.image(ctx, g, kernel, temp)
+	if err != nil {
+		return roomy(err)
+	}
+	file, err := direct(kernel.artefact.Path, temp)
+	if err != nil {
+		return roomy(err)
+	}
+	o.run.Guest.Kernel = kernel.artefact
+	o.run.Guest.Image = conformance.Artefact{Version: "built for this run", SHA256: image.SHA256, Size: image.Size}
+	o.run.QEMU.Artefact = program(emulator)
+	if err := os.MkdirAll(r.Output, 0o755); err != nil {
+		return fmt.Errorf("the folder for results: %w", err)
+	}
+	console, err := os.Create(t.Console(r.Output))
+	if err != nil {
+		return fmt.Errorf("make the console's file: %w", err)
+	}
+	defer console.Close()
+	boots := conformance.LoongArchBoots()
+	for i := range boots {
+		b := &boots[i]
+		config := qemu.Config{
+			QEMU: emulator.Command, Env: emulator.Env, Board: board, CPUs: g.CPUs, Threads: g.Threads,
+			Kernel: file, Initramfs: image.Path, Release: kernel.release,
+			Append: g.Append, Console: filepath.Join(temp, "console"), Exit: time.Minute,
+		}
+		job := agent.Job{Target: t.Name, Modules: image.Names(), Scenario: b.Scenario, End: b.End}
+		if err := bootLoongArch(ctx, config, job, b, o); err != nil {
+			return err
+		}
+		text, err := os.ReadFile(config.Console)
+		if err == nil {
+			b.Other = notEnded(b.End, string(text))
+			_, err = fmt.Fprintf(console, "pvabi: boot %d of %d: %s\n%s\n", i+1, len(boots), b.Name, text)
+		}
+		if err != nil {
+			return fmt.Errorf("keep the console: %w", err)
+		}
+	}
+	o.run.Implementer.Version = o.run.Guest.Identity.Release
+	start := time.Now()
+	err = agent.Run(ctx, agent.Job{Only: r.Only, Mutants: r.Mutants}, o.event,
+		conformance.LinuxLoongArch(o.run.Guest.Identity.Release, boots))
+	o.run.Seconds.Checks = time.Since(start).Seconds()
+	return err
+}
+
+// bootLoongArch boots a guest on the reference hypervisor and fills in what was seen of it. What goes
+// wrong is in there, too; an error is one of ours.
+func bootLoongArch(ctx context.Context, c qemu.Config, job agent.Job, b *conformance.LoongArchBoot, o *outcome) error {
+	changes, err := loongArchChanges(b.Offered, b.Change)
+	if err != nil {
+		return err
+	}
+	h, err := serveLoongArch(ctx, c.Kernel, filepath.Dir(c.Console), changes, conformance.LoongArchScript)
+	if err != nil {
+		return err
+	}
+	c.Args, c.Append = h.args, append(job.Words(), c.Append...)
+	b.Shown = map[string]string{}
+	report, err := qemu.Run(ctx, c, func(e conformance.Event) {
+		switch {
+		case e.Shown != nil:
+			b.Shown[e.Shown.Name] = e.Shown.Text
+		case e.Fatal != "":
+			b.Err = errors.New("the agent failed: " + e.Fatal)
+		case e.Identity != nil:
+			o.event(e)
+		}
+	})
+	events, other := h.end()
+	b.Events, b.IDs, b.Err = events, h.ids, errors.Join(b.Err, err, other)
+	o.run.QEMU.Command = report.Command
+	o.run.PeakRSS = max(o.run.PeakRSS, report.PeakRSS)
+	o.run.Seconds.Boot += report.ToIdentity
+	o.run.Seconds.Total += report.Total
+	for _, n := range report.Notes {
+		o.say(fmt.Sprintf("boot %q: %s", b.Name, n))
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// notEnded says why a guest did not end as it was told to, by what its console has, or is empty.
+func notEnded(how, console string) string {
+	_, failed, ok := strings.Cut(console, "pvabi: agent: "+how+": ")
+	why, _, _ := strings.Cut(failed, "\n")
+	switch {
+	case ok:
+		return fmt.Sprintf("the guest did not end by %s: %s", how, strings.TrimSpace(why))
+	case how == agent.EndPanic && !strings.Contains(console, "Kernel panic - not syncing"),
+		how != agent.EndPowerOff && how != "" && strings.Contains(console, "reboot: Power down"):
+		return fmt.Sprintf("the guest did not end by %s", how)
+	}
+	return ""
+}
+
+// tooOld says why a version of QEMU does not do, or is empty.
+func tooOld(version string) string {
+	const first = "11"
+	if conformance.CompareVersions(version, first) >= 0 {
+		return ""
+	}
+	return strings.Join([]string{
+		"QEMU " + version + " is too old for the reference hypervisor: before 10 it does not boot such a kernel, and before " + first,
+		"its gdbstub forgets all translated code at each stop; `pvabi fetch` without -qemu and -qemu-version gets a newer one",
+	}, " ")
+}
