@@ -82,3 +82,37 @@ func x86MoreConventionRules() []Rule {
 			wants("changed", 0, "registers"),
 	}
 }
+
+// x86ContentRules are about what calls leave in memory or pass on, and about the host's scheduler.
+func x86ContentRules() []Rule {
+	return []Rule{
+		x86Rule("steal/run-delay",
+			"What is added to steal between two entries is for how long the host kept the CPU's thread waiting, no more and no less.",
+			x86Steal, linux("include/linux/sched.h", "struct sched_info").noting("run_delay"),
+			docMSR.noting("the time that a CPU did not run; idle time is not counted")).on("3.1", "STEAL_TIME").
+			wants("outside", 0, "differences outside of what the host says"),
+		x86Rule("preempted/cleared-without-tlb-flush",
+			"Preempted is zero once the CPU runs again also where PV_TLB_FLUSH is hidden and enforced.",
+			x86Steal.noting("by a store then")).on("4.16", "STEAL_TIME").
+			wants("preempted", 0, ""),
+		x86Rule("preempted/flush-tlb",
+			"FLUSH_TLB, set in preempted of a CPU that is out, has the hypervisor flush the CPU's TLB before the CPU runs again, which its counter tlb_flush tells, and is cleared.",
+			x86Steal, linux("arch/x86/kernel/kvm.c", "kvm_flush_tlb_multi")).on("4.16", "STEAL_TIME", "PV_TLB_FLUSH").
+			wants("flushes", 1, "for each entry").wants("preempted", 0, ""),
+		x86Rule("pairing/content",
+			"CLOCK_PAIRING writes the host's time of day and the guest's TSC of the same instant, flags and padding as zero, and nothing around.",
+			x86Pairing, docHypercalls).on("4.11").
+			wants("changed", 0, "bytes around").wants("second", 1_000_000_000, "nanoseconds").wants("zero", 0, "flags and padding"),
+		x86Rule("pairing/address",
+			"CLOCK_PAIRING with an address outside of memory gives the result listed for it.",
+			x86Pairing, docHypercalls.noting("names no such error")).on("4.11"),
+		x86Rule("map-gpa-range/bad-range",
+			"MAP_GPA_RANGE of an address that is no multiple of a page's size, of no pages, or of a range that wraps gives the result listed for it, and the VMM is not told.",
+			x86Hypercall, docHypercalls).on("5.14").
+			wants("told", 0, "exits"),
+		x86Rule("map-gpa-range/exit",
+			"A VMM that has asked for it is told address, pages and attributes of MAP_GPA_RANGE, and the call gives what the VMM answers.",
+			x86Hypercall, x86Complete, linux("Documentation/virt/kvm/api.rst", "KVM_EXIT_HYPERCALL")).on("5.14").
+			wants("told", 1, "exits"),
+	}
+}

@@ -46,7 +46,7 @@ func x86Rules() []Rule {
 		x86DiscoveryRules(), x86NumberRules(), x86ConventionRules(),
 		x86KickRules(), x86YieldRules(), x86StealRules(),
 		x86RegisterRules(), x86AreaRules(), x86ClockRules(), x86EOIRules(), x86FaultRules(),
-		x86IPIRules(), x86MoreKickRules(), x86MoreConventionRules(),
+		x86IPIRules(), x86MoreKickRules(), x86MoreConventionRules(), x86ContentRules(),
 	} {
 		rules = append(rules, r...)
 	}

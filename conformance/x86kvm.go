@@ -197,6 +197,11 @@ func x86Checks() []Check {
 		x86Foreign(),
 		x86Narrow("convention/protected-mode", microvm.Protected),
 		x86Narrow("convention/real-mode", microvm.Real),
+		x86RunDelay("steal/run-delay"),
+		x86NoFlushOffered("preempted/cleared-without-tlb-flush"),
+		x86Flush("preempted/flush-tlb"),
+		x86Pairing(),
+		x86MapRangeExit(),
 	}
 }
 

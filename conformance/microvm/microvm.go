@@ -79,12 +79,24 @@ type Monitor interface {
 	ResetClock() error
 	// TimeOfDay is the host's, in nanoseconds since 1970.
 	TimeOfDay() uint64
+	// Delay is for how long, in nanoseconds, the host has kept the CPU waiting for one of its own.
+	Delay(cpu int) (uint64, error)
+	// Passed are the calls of a CPU that came to the carrier (Config.ExitHypercalls) since the last
+	// Reset, and Answer what it answers from now on. The CPU must be idle.
+	Passed(cpu int) []Passed
+	Answer(cpu int, result uint64)
 	// Withhold takes away the page at an address until Supply gives it back as it was, or Reset: a
 	// CPU that reaches for it has to wait for it. The carrier may not reach for it either. Asked
 	// tells whether somebody has reached for it.
 	Withhold(page uint64) error
 	Supply(page uint64) error
 	Asked(page uint64) (bool, error)
+}
+
+// Passed is a call that came to the carrier.
+type Passed struct {
+	Number uint64
+	Args   [3]uint64
 }
 
 // PageSize is the size of a page in bytes.

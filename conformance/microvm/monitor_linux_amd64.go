@@ -2,6 +2,8 @@ package microvm
 
 import (
 	"fmt"
+	"os"
+	"slices"
 	"time"
 
 	"pvabi/arch"
@@ -43,6 +45,26 @@ func (m *machine) ResetClock() error { return m.vm.ResetClock() }
 
 // TimeOfDay implements Monitor.
 func (*machine) TimeOfDay() uint64 { return uint64(time.Now().UnixNano()) }
+
+// Delay implements Monitor, by what the host's scheduler counts for the CPU's thread.
+func (m *machine) Delay(cpu int) (uint64, error) {
+	name := fmt.Sprintf("/proc/self/task/%d/schedstat", m.cpus[cpu].vcpu.Thread())
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return 0, fmt.Errorf("microvm: how long a CPU's thread waited: %w; a kernel needs CONFIG_SCHED_INFO", err)
+	}
+	var ran, waited uint64
+	if _, err := fmt.Sscan(string(text), &ran, &waited); err != nil {
+		return 0, fmt.Errorf("microvm: how long a CPU's thread waited: %s holds %q: %w", name, text, err)
+	}
+	return waited, nil
+}
+
+// Passed implements Monitor.
+func (m *machine) Passed(cpu int) []Passed { return slices.Clone(m.cpus[cpu].passed) }
+
+// Answer implements Monitor.
+func (m *machine) Answer(cpu int, result uint64) { m.cpus[cpu].result = result }
 
 // Withhold implements Monitor.
 func (m *machine) Withhold(page uint64) error { return m.vm.Withhold(int(page)) }

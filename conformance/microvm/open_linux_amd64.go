@@ -36,7 +36,12 @@ type machineArch struct {
 	long      kvm.Long
 }
 
-type cpuArch struct{ reset *kvm.State }
+type cpuArch struct {
+	reset *kvm.State
+	// What Config.ExitHypercalls sent here, and what is answered.
+	passed []Passed
+	result uint64
+}
 
 func (m *machine) prepare(system *kvm.System, memory int) error {
 	c := m.config
@@ -180,8 +185,15 @@ func (m *machine) begin(cpu int) error {
 	})
 }
 
-// answer returns to the guest with 0 what Config.ExitHypercalls sends here.
-func (*cpu) answer(e kvm.Exit) bool { return e.Reason == kvm.ExitHypercall }
+// answer takes what Config.ExitHypercalls sends here.
+func (c *cpu) answer(e kvm.Exit) bool {
+	if e.Reason != kvm.ExitHypercall {
+		return false
+	}
+	c.passed = append(c.passed, Passed{e.Number, [3]uint64(e.Args[:3])})
+	c.vcpu.Answer(c.result)
+	return true
+}
 
 func (m *machine) restore(cpu int) error {
 	c := m.cpus[cpu]
@@ -190,6 +202,7 @@ func (m *machine) restore(cpu int) error {
 	}
 	clear(c.frame)
 	c.frame.SetWord(arch.FrameSelf, cpuAt(cpu))
+	c.passed, c.result = nil, 0
 	return nil
 }
 

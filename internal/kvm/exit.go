@@ -17,7 +17,8 @@ type Exit struct {
 	Port    uint16
 	Address uint64
 	Data    uint64
-	// Of an ExitHypercall or ExitPAPR. Args are R4 to R12 of the latter.
+	// Of an ExitHypercall or ExitPAPR. Args are the first three arguments of the former, R4 to R12
+	// of the latter.
 	Number uint64
 	Args   [9]uint64
 	// Detail has in words what else there is to a reason.
@@ -100,7 +101,10 @@ func decodeExit(run []byte) Exit {
 		}
 	case ExitHypercall:
 		e.Number = u64(u)
-		e.Detail = fmt.Sprintf("number %d with %#x, %#x, %#x", e.Number, u64(u[8:]), u64(u[16:]), u64(u[24:]))
+		for i := range 3 {
+			e.Args[i] = u64(u[8+8*i:])
+		}
+		e.Detail = fmt.Sprintf("number %d with %#x, %#x, %#x", e.Number, e.Args[0], e.Args[1], e.Args[2])
 	case ExitPAPR:
 		e.Number = u64(u)
 		for i := range e.Args {

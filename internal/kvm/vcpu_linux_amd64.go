@@ -111,6 +111,12 @@ var paravirt = []uint32{
 	0x4b564d01, 0x12, // clock, by both its numbers
 }
 
+// Answer sets what a call that left by an ExitHypercall returns.
+func (c *VCPU) Answer(result uint64) {
+	const ret = 56 // in hypercall of struct kvm_run, behind the number and six arguments
+	binary.LittleEndian.PutUint64(c.shared[runUnion+ret:], result)
+}
+
 // findParavirt reads the values that those registers have at reset. KVM may refuse to
 // know one, by its version or because it is not offered.
 func (c *VCPU) findParavirt() error {

@@ -140,6 +140,8 @@ type monitored interface {
 	supplied(page uint64)
 	markStopped(c *cpu) error
 	resetClock()
+	passed(c *cpu) []microvm.Passed
+	answer(c *cpu, result uint64)
 	timeOfDay() uint64
 	// callIn does the call instruction of that form in a mode of 32 bits.
 	callIn(c *cpu, form uint64, regs *[16]uint64, flags *uint64) trap
@@ -416,6 +418,27 @@ func (m *machine) CallIn(_ context.Context, _ microvm.Mode, cpu int, o arch.Op) 
 }
 
 func (m *machine) monitored() monitored { return m.hv.(monitored) }
+
+// Delay implements microvm.Monitor.
+func (m *machine) Delay(cpu int) (uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.cpus[cpu].delay, nil
+}
+
+// Passed implements microvm.Monitor.
+func (m *machine) Passed(cpu int) []microvm.Passed {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.monitored().passed(m.cpus[cpu]))
+}
+
+// Answer implements microvm.Monitor.
+func (m *machine) Answer(cpu int, result uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.monitored().answer(m.cpus[cpu], result)
+}
 
 // Withhold implements microvm.Monitor.
 func (m *machine) Withhold(at uint64) error {

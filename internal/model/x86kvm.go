@@ -33,6 +33,10 @@ type x86KVM struct {
 	number     func(rax uint64) uint64
 	privileged func(c *cpu) bool
 	foreign    func(c *cpu) trap
+	tell       func(c *cpu, number uint64, a [4]uint64) int64
+	ranged     func(address, pages uint64) bool
+	pair       func(a x86Area)
+	flush      func(c *cpu)
 	commanded  func(c *cpu, icr uint64) bool
 	result32   func(result uint64) uint64
 	offered    func(c *cpu, feature string) bool
@@ -93,6 +97,8 @@ type x86CPU struct {
 	clock    x86Clock
 	eoi      x86EOI
 	faults   x86Faults
+	passed   []microvm.Passed // calls for the VMM
+	result   uint64           // what it answers
 	// delay is arch.st.last_steal, preempted arch.st.preempted.
 	delay     uint64
 	preempted bool
@@ -102,7 +108,7 @@ type x86CPU struct {
 // x86Counters are the counters of a CPU that the model has (x86.c, kvm_vcpu_stats_desc).
 var x86Counters = []string{
 	"hypercalls", "halt_exits", "halt_wakeup", "irq_injections", "nmi_injections",
-	"directed_yield_attempted", "directed_yield_successful", "preemption_reported", "preemption_other",
+	"directed_yield_attempted", "directed_yield_successful", "tlb_flush", "preemption_reported", "preemption_other",
 }
 
 // quirkFixHypercall is KVM_X86_QUIRK_FIX_HYPERCALL_INSN (include/uapi/asm/kvm.h), the only
@@ -119,7 +125,7 @@ func x86KVMHosts() []Host {
 		{Name: "amd", Text: "A processor of AMD.", Open: openX86KVM(nil)},
 		{Name: "intel", Text: "A processor of Intel, one without AVX.", Open: openX86KVM(func(x *x86KVM) { x.intel, x.noAVX = true, true })},
 		{
-			Name: "other-clock", Text: "A host whose clock is not the TSC.", Unreached: []string{"clock/order-across-cpus"},
+			Name: "other-clock", Text: "A host whose clock is not the TSC.", Unreached: []string{"clock/order-across-cpus", "pairing/content", "pairing/address"},
 			Open: openX86KVM(func(x *x86KVM) { x.otherClock = true }),
 		},
 		{
@@ -162,6 +168,8 @@ func newX86KVM(m *machine, table *abi.Platform, change func(*x86KVM)) *x86KVM {
 		}
 	}
 	x.hypercall, x.number, x.privileged, x.offered = x.kvmHypercall, sameNumber, isPrivileged, x.guestPVHas
+	x.ranged = goodRange
+	x.tell, x.pair, x.flush = x.tellVMM, x.writePair, x.flushTLB
 	x.send, x.foreign = x.sendIPI, x.fixForeign
 	x.commanded = func(*cpu, uint64) bool { return true }
 	x.result32, x.withdraws, x.cluster = cut, true, x.clusterSize
@@ -297,7 +305,7 @@ func (x *x86KVM) kvmHypercall(c *cpu, number uint64, a [4]uint64) int64 {
 	case "SCHED_YIELD":
 		x.yield(c, a[0])
 	case "MAP_GPA_RANGE":
-		return x.mapRange(call.Number, a[0], a[1])
+		return x.mapRange(c, call.Number, a)
 	}
 	return 0
 }
@@ -404,16 +412,19 @@ func (x *x86KVM) clockPairing(address, clock uint64) int64 {
 	case !x.m.mapped(address, l.Size):
 		return x.abi.Errno("EFAULT")
 	}
-	for i := range l.Size {
-		x.m.store(address+i, 1, 0)
-	}
-	write := func(field string, value uint64) {
-		x.m.store(address+l.Field(field).Offset, l.Field(field).Size, value)
-	}
-	write("sec", x.m.clock/1e9)
-	write("nsec", x.m.clock%1e9)
-	write("tsc", x.m.clock)
+	x.pair(x86Area{x.m, l, address})
 	return 0
+}
+
+// writePair writes the time of day and the TSC.
+func (x *x86KVM) writePair(a x86Area) {
+	for i := range a.layout.Size {
+		x.m.store(a.address+i, 1, 0)
+	}
+	now := x.timeOfDay()
+	a.set("sec", now/second)
+	a.set("nsec", now%second)
+	a.set("tsc", x.m.clock)
 }
 
 // clusterSize is cluster_size of kvm_pv_send_ipi.
@@ -443,17 +454,34 @@ func (x *x86KVM) sendIPI(c *cpu, a [4]uint64) int64 {
 	return accepted
 }
 
-// mapRange is the case KVM_HC_MAP_GPA_RANGE. The carrier that is told returns 0.
-func (x *x86KVM) mapRange(number, address, pages uint64) int64 {
-	const page = 4096
+// mapRange is the case KVM_HC_MAP_GPA_RANGE.
+func (x *x86KVM) mapRange(c *cpu, number uint64, a [4]uint64) int64 {
+	address, pages := a[0], a[1]
 	switch {
 	case x.m.config.ExitHypercalls>>number&1 == 0:
 		return x.abi.Errno("ENOSYS")
-	case address%page != 0 || address/page+pages <= address/page:
+	case !x.ranged(address, pages):
 		return x.abi.Errno("EINVAL")
 	}
-	return 0
+	return x.tell(c, number, a)
 }
+
+// goodRange tells whether a range is whole pages and does not wrap.
+func goodRange(address, pages uint64) bool {
+	const page = 4096
+	return address%page == 0 && address/page+pages > address/page
+}
+
+// tellVMM leaves for the VMM, and comes back with what it answers.
+func (x *x86KVM) tellVMM(c *cpu, number uint64, a [4]uint64) int64 {
+	s := x.state(c)
+	s.passed = append(s.passed, microvm.Passed{Number: number, Args: [3]uint64(a[:3])})
+	return int64(s.result)
+}
+
+func (x *x86KVM) passed(c *cpu) []microvm.Passed { return x.state(c).passed }
+
+func (x *x86KVM) answer(c *cpu, result uint64) { x.state(c).result = result }
 
 // Waits.
 
@@ -748,9 +776,15 @@ func (x *x86KVM) recordStealTime(c *cpu) {
 }
 
 func (x *x86KVM) clearPreempted(c *cpu, s x86Area) {
+	if s.get("preempted")&s.layout.Bit("preempted", "FLUSH_TLB") != 0 && x.offered(c, "PV_TLB_FLUSH") {
+		x.flush(c)
+	}
 	s.set("preempted", 0)
 	x.state(c).preempted = false
 }
+
+// flushTLB is kvm_vcpu_flush_tlb_guest of x86.c.
+func (x *x86KVM) flushTLB(c *cpu) { x.count(c, "tlb_flush") }
 
 // publishSteal adds delay to steal. A version that is odd to begin with is what the guest
 // left there.

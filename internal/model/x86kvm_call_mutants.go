@@ -136,3 +136,71 @@ func x86MoreConventionMutants(add x86Add) {
 		x.result32 = func(r uint64) uint64 { return r }
 	}, "convention/protected-mode", "convention/real-mode")
 }
+
+func x86ContentMutants(add x86Add) {
+	add("steal-twice", "Steal grows by twice the time that the CPU was kept waiting.", func(x *x86KVM) {
+		publish := x.publish
+		x.publish = func(c *cpu, s x86Area, delay uint64) { publish(c, s, 2*delay) }
+	}, "steal/run-delay")
+	add("steal-half", "Steal grows by half the time that the CPU was kept waiting.", func(x *x86KVM) {
+		publish := x.publish
+		x.publish = func(c *cpu, s x86Area, delay uint64) { publish(c, s, delay/2) }
+	}, "steal/run-delay")
+	add("preempted-kept-without-flush", "Preempted is not cleared where PV_TLB_FLUSH is hidden.", func(x *x86KVM) {
+		clear := x.clear
+		x.clear = func(c *cpu, s x86Area) {
+			if x.offered(c, "PV_TLB_FLUSH") {
+				clear(c, s)
+			}
+		}
+	}, "preempted/cleared-without-tlb-flush")
+	add("flush-lost", "FLUSH_TLB is cleared and nothing flushed.", func(x *x86KVM) {
+		x.flush = func(*cpu) {}
+	}, "preempted/flush-tlb")
+	for _, m := range []struct {
+		name, text string
+		change     func(a x86Area)
+	}{
+		{"late", "CLOCK_PAIRING gives a time that is a second late.", func(a x86Area) { a.set("sec", a.get("sec")-1) }},
+		{"nanoseconds", "CLOCK_PAIRING gives nanoseconds of more than a second.", func(a x86Area) {
+			a.set("sec", a.get("sec")-1)
+			a.set("nsec", a.get("nsec")+second)
+		}},
+		{"tsc", "CLOCK_PAIRING gives a TSC that is not the guest's.", func(a x86Area) { a.set("tsc", a.get("tsc")+1<<32) }},
+		{"flags", "CLOCK_PAIRING leaves flags as they are.", func(a x86Area) { a.set("flags", 0xa5a5a5a5) }},
+		{"padding", "CLOCK_PAIRING writes a byte of padding that is not zero.", func(a x86Area) { a.m.store(a.address+a.layout.Size-1, 1, 1) }},
+		{"around", "CLOCK_PAIRING writes a byte too many.", func(a x86Area) { a.m.store(a.address-1, 1, 1) }},
+	} {
+		add("pairing-"+m.name, m.text, func(x *x86KVM) {
+			pair := x.pair
+			x.pair = func(a x86Area) {
+				pair(a)
+				if a.m.mapped(a.address-1, 1) {
+					m.change(a)
+				}
+			}
+		}, "pairing/content")
+	}
+	add("pairing-nowhere", "CLOCK_PAIRING of an address outside of memory gives -EINVAL.", func(x *x86KVM) {
+		x.result("CLOCK_PAIRING", func(_ *cpu, r int64) int64 {
+			if r == x.abi.Errno("EFAULT") {
+				return x.abi.Errno("EINVAL")
+			}
+			return r
+		})
+	}, "pairing/address")
+	add("map-unaligned", "MAP_GPA_RANGE takes any address.", func(x *x86KVM) {
+		x.ranged = func(address, pages uint64) bool { return pages != 0 }
+	}, "map-gpa-range/bad-range")
+	add("map-answer-lost", "MAP_GPA_RANGE gives 0, whatever the VMM answers.", func(x *x86KVM) {
+		tell := x.tell
+		x.tell = func(c *cpu, number uint64, a [4]uint64) int64 { tell(c, number, a); return 0 }
+	}, "map-gpa-range/exit")
+	add("map-attributes-lost", "The VMM is not told of attributes.", func(x *x86KVM) {
+		tell := x.tell
+		x.tell = func(c *cpu, number uint64, a [4]uint64) int64 { a[2] = 0; return tell(c, number, a) }
+	}, "map-gpa-range/exit")
+	add("map-not-told", "The VMM is not told of MAP_GPA_RANGE.", func(x *x86KVM) {
+		x.tell = func(c *cpu, _ uint64, _ [4]uint64) int64 { return int64(x.state(c).result) }
+	}, "map-gpa-range/exit")
+}

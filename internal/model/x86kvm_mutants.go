@@ -27,6 +27,7 @@ func x86KVMMutants() []Mutant {
 		x86IPIMutants,
 		x86MoreKickMutants,
 		x86MoreConventionMutants,
+		x86ContentMutants,
 	} {
 		topic(ms.add)
 	}
