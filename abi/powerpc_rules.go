@@ -529,7 +529,7 @@ func paprGuestRules() []Rule {
 			paprPreempted).
 			wants("preempted", 0, ""),
 		guest("preempted-idle",
-			"Linux under LINUX_KVM takes a CPU for not preempted if idle of it is set, whatever YIELDED is.",
+			"Linux takes a CPU for not preempted if idle of it is set, whatever YIELDED is: under LINUX_KVM always, elsewhere if the CPU has its core to itself.",
 			paprPreempted).
 			wants("preempted", 0, ""),
 		guest("preempted-yielded",

@@ -24,6 +24,9 @@ type GuestKernel interface {
 	// Record has the kernel note each time that it comes by one of the probes, until the
 	// recorder is closed. An error that wraps ErrHidden says that this kernel cannot.
 	Record(probes ...Probe) (Recorder, error)
+	// Symbol returns the address of a function or variable of the kernel, and how many bytes it
+	// has, 0 where that is not known. An error that wraps ErrHidden says that the kernel does not tell.
+	Symbol(name string) (address, size uint64, err error)
 	// Pinned does something in a thread that runs on one CPU only, and returns its error.
 	Pinned(cpu int, do func() error) error
 }
@@ -32,13 +35,17 @@ type GuestKernel interface {
 // does not allow it.
 var ErrHidden = errors.New("the kernel does not show it")
 
+// ErrLost says that a kernel noted more than it had room for.
+var ErrLost = errors.New("the kernel lost some of what it noted")
+
 // Probe is a place in the kernel whose passing can be recorded.
 type Probe struct {
 	// Name is what its hits are known by, a word.
 	Name string
-	// Event is a tracepoint of the kernel, "s390/s390_diagnose". Where it is empty, At is an
-	// instruction to be probed, "SYMBOL" or "SYMBOL+OFFSET", and Args what to keep of the
-	// registers there, in the words of Documentation/trace/kprobetrace.rst: "target=%gpr4:x64".
+	// Event is a tracepoint of the kernel, "s390/s390_diagnose". Where it is empty, At are
+	// instructions to be probed, each "SYMBOL" or "SYMBOL+OFFSET", with blanks between them, and
+	// Args is what to keep of the registers there, in the words of
+	// Documentation/trace/kprobetrace.rst: "target=%gpr4:x64".
 	Event, At, Args string
 	// Return has At, a function, be noted when it returns instead; Args may name $retval then.
 	Return bool
@@ -48,10 +55,11 @@ type Probe struct {
 
 // Recorder has what a kernel noted.
 type Recorder interface {
-	// Hits returns what was noted since it was last called, in its order on each CPU. It is an
-	// error if something was lost.
+	// Hits returns what was noted since it was last called, in its order on each CPU; of much,
+	// the rest comes with the next call. An error that wraps ErrLost comes with the hits of what
+	// is left.
 	Hits() ([]Hit, error)
-	// Close ends the recording and leaves nothing of it.
+	// Close ends the recording and leaves nothing of it. Once it has, it does nothing.
 	Close() error
 }
 
@@ -96,6 +104,20 @@ func (t *T) recording(rules []string, probes ...Probe) (r Recorder, ok bool) {
 	return r, true
 }
 
+// symbol finds a function or variable of the guest's kernel for rules. Where the kernel does not
+// tell, the rules are unreached, and ok is false.
+func (t *T) symbol(name string, rules ...string) (address, size uint64, ok bool) {
+	address, size, err := t.Guest.Symbol(name)
+	if errors.Is(err, ErrHidden) {
+		for _, r := range rules {
+			t.Unreached(r, err.Error())
+		}
+		return 0, 0, false
+	}
+	t.Check("a symbol of the kernel", err)
+	return address, size, true
+}
+
 // hits is what was recorded since it was last asked for.
 func (t *T) hits(r Recorder) []Hit {
 	hits, err := r.Hits()
@@ -114,3 +136,20 @@ func (t *T) online() []int {
 
 // Linux is the name of the Implementer of a guest's side, whose version is the kernel's release.
 const Linux = "Linux"
+
+// KernelMachine is a machine whose CPUs are those of the kernel that runs. Package kmod says what
+// the methods do.
+type KernelMachine interface {
+	Number(cpu int) int
+	Busy(cpu int) string
+	Peek(address uint64, content []byte) error
+	Invoke(cpu int, function uint64, args ...uint64) (uint64, error)
+}
+
+// code reads instructions of the kernel's.
+func (t *T) code(m KernelMachine, address, size uint64) []byte {
+	first := address &^ 7
+	b := make([]byte, (address+size+7)&^7-first)
+	t.Check("read the kernel's code", m.Peek(first, b))
+	return b[address-first:][:size]
+}

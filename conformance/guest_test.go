@@ -34,6 +34,10 @@ func (k *fakeKernel) Log() ([]string, error) {
 	return strings.Split(string(k.MapFS["log"].Data), "\n"), nil
 }
 
+func (k *fakeKernel) Symbol(name string) (address, size uint64, err error) {
+	return 0, 0, fmt.Errorf("%w: %s", ErrHidden, name)
+}
+
 func (k *fakeKernel) Pinned(_ int, do func() error) error { return do() }
 
 func (k *fakeKernel) Record(...Probe) (Recorder, error) {
@@ -41,13 +45,14 @@ func (k *fakeKernel) Record(...Probe) (Recorder, error) {
 		return nil, k.hidden
 	}
 	k.open++
-	k.recorder = &fakeRecorder{k, k.hits}
+	k.recorder = &fakeRecorder{k: k, left: k.hits}
 	return k.recorder, nil
 }
 
 type fakeRecorder struct {
-	k    *fakeKernel
-	left [][]Hit
+	k      *fakeKernel
+	left   [][]Hit
+	closed bool
 }
 
 func (r *fakeRecorder) Hits() (h []Hit, err error) {
@@ -57,7 +62,13 @@ func (r *fakeRecorder) Hits() (h []Hit, err error) {
 	return h, nil
 }
 
-func (r *fakeRecorder) Close() error { r.k.open--; return nil }
+func (r *fakeRecorder) Close() error {
+	if !r.closed {
+		r.closed = true
+		r.k.open--
+	}
+	return nil
+}
 
 // TestGuestKernel: what a kernel does not show makes rules unreached, and never passes them.
 func TestGuestKernel(t *testing.T) {
@@ -150,4 +161,38 @@ func TestPAPRGuestAreas(t *testing.T) {
 			assert.Equal(t, tt.fails, fails)
 		})
 	}
+}
+
+func TestStealOf(t *testing.T) {
+	const stat = "cpu  1 2 3 4 5 6 7 8 9 10\ncpu1 1 2 3 4 5 6 7 42 9 10\ncpu10 0 0 0 0 0 0 0 7 0 0\nintr 1\n"
+	for cpu, want := range map[int]uint64{1: 42, 10: 7} {
+		got, err := stealOf(stat, cpu)
+		assert.NoError(t, err)
+		assert.Equal(t, want, got, "CPU %d", cpu)
+	}
+	for _, bad := range []string{"", "cpu0 1 2", "cpu0 1 2 3 4 5 6 7 x"} {
+		_, err := stealOf(bad, 0)
+		assert.Error(t, err, "%q", bad)
+	}
+}
+
+func FuzzStealOf(f *testing.F) {
+	f.Add("cpu0 1 2 3 4 5 6 7 8 9 10\n")
+	f.Fuzz(func(t *testing.T, stat string) { _, _ = stealOf(stat, 0) })
+}
+
+func TestDiagStat(t *testing.T) {
+	const text = "               CPU0       CPU1\ndiag 044:          0          0    Voluntary Timeslice End\ndiag 500:         17          4    Virtio Service\n"
+	for code, want := range map[uint64]uint64{0x44: 0, 0x500: 21} {
+		got, err := diagStat(text, code)
+		assert.NoError(t, err)
+		assert.Equal(t, want, got, "%#x", code)
+	}
+	_, err := diagStat(text, 0x9c)
+	assert.ErrorContains(t, err, "no row for 0x9c")
+}
+
+func FuzzDiagStat(f *testing.F) {
+	f.Add("diag 09c:          1 2    Relinquish Timeslice\n")
+	f.Fuzz(func(t *testing.T, text string) { _, _ = diagStat(text, 0x9c) })
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"pvabi/abi"
 	"pvabi/conformance"
 	"pvabi/initramfs/agent"
 	"pvabi/internal/store"
@@ -125,6 +126,21 @@ var mutants = []struct {
 		{"rules/powerpc-papr/kick/spent/want/latched/number", 1, "kick/spent"},
 		{"errors/PRIVILEGE/result", -7, "privilege/user-refused"},
 		{"errors/FUNCTION/result", -1, "number/undefined"},
+		{"calls/REGISTER_VPA/args/area/values/ALIGNMENT/number", 2048, "guest/registers-area"},
+		{"rules/powerpc-papr/guest/registers-own-area/want/others/number", 1, "guest/registers-own-area"},
+		{"calls/REGISTER_VPA/args/flags/values/DEREGISTER_VPA/number", 0, "guest/deregisters-before-offline"},
+		{"rules/powerpc-papr/guest/size-field/want/size/number", 640, "guest/size-field"},
+		{"layouts/lppaca/fields/desc/offset", 4, "guest/eye-catcher"},
+		{"layouts/lppaca/fields/vmxregs_in_use/offset", 0xfe, "guest/keeps-vectors"},
+		{"layouts/lppaca/bits/__old_status.SHARED_PROC/bit", 7, "guest/shared-mode"},
+		{"rules/powerpc-papr/guest/marks-idle/want/idle/number", 0, "guest/marks-idle"},
+		{"rules/powerpc-papr/guest/preempted-running/want/preempted/number", 1, "guest/preempted-running"},
+		{"rules/powerpc-papr/guest/preempted-yielded/want/preempted/number", 0, "guest/preempted-yielded"},
+		{"layouts/lppaca/fields/idle/offset", 0xb0, "guest/preempted-idle"},
+		{"rules/powerpc-papr/guest/confers-odd-count/want/even/number", 1, "guest/confers-odd-count"},
+		{"rules/powerpc-papr/guest/confers-to-another/want/others/number", 1, "guest/confers-to-another"},
+		{"rules/powerpc-papr/guest/locks-do-not-prod/want/prods/number", 1, "guest/locks-do-not-prod"},
+		{"layouts/lppaca/fields/ready_enqueue_tb/offset", 0x1c0, "guest/steal-clock"},
 	})},
 	{"powerpc-kvm", "discovery/shared-processor", slices.Concat(paprMutants, []mutant{
 		{"calls/CEDE/outcomes/prodded/result", 1, "number/cede"},
@@ -155,7 +171,34 @@ var mutants = []struct {
 		{"rules/s390/external-call/stopped-target/want/latched/number", 0, "external-call/stopped-target"},
 		{"rules/s390/external-call/names-sender/want/code/number", 0x1201, "external-call/names-sender"},
 		{"rules/s390/external-call/user-has-no-effect/want/wakes/number", 1, "external-call/user-has-no-effect"},
+		{"rules/s390/guest/yields-only-if-probed/want/yields/number", 1, "guest/yields-only-if-probed"},
+		{"rules/s390/guest/preempted-idle/want/preempted/number", 1, "guest/preempted-idle"},
+		{"rules/s390/guest/preempted-running/want/preempted/number", 1, "guest/preempted-running"},
+		{"rules/s390/guest/preempted-not-running/want/preempted/number", 0, "guest/preempted-not-running"},
+		{"rules/s390/guest/yields-to-existing/want/others/number", 1, "guest/yields-to-existing"},
+		{"rules/s390/guest/one-external-call/want/busy/number", 1, "guest/one-external-call"},
+		{"calls/TIME_SLICE_END/number", 0x500, "guest/time-slice-end-unused"},
 	}},
+}
+
+// TestMutantsExist: each of them is a number of its platform's table, and another one.
+func TestMutantsExist(t *testing.T) {
+	numbers := map[string]map[string]int64{}
+	for _, p := range abi.Platforms() {
+		numbers[p.Name] = map[string]int64{}
+		for _, n := range p.Numbers() {
+			numbers[p.Name][n.Path] = n.Value
+		}
+	}
+	for _, m := range mutants {
+		target, err := Find(m.target)
+		require.NoError(t, err)
+		for _, tt := range m.tests {
+			if value, ok := numbers[target[0].Platform][tt.path]; assert.True(t, ok, "no number %s", tt.path) {
+				assert.NotEqual(t, tt.value, value, tt.path)
+			}
+		}
+	}
 }
 
 // mutant is a number of a table, what it is changed to, and a rule.

@@ -117,12 +117,12 @@ func Targets() []Target {
 		{
 			Name: "s390-qemu", Platform: "s390", Implementer: implementedByQEMU,
 			Text:  "the machine that QEMU is for s390 under TCG, asked by a module in a Linux guest",
-			Rules: conformance.S390Rules(),
+			Rules: slices.Concat(conformance.S390Rules(), conformance.S390GuestRules()),
 			Guest: &Guest{
 				GOARCH: "s390x", CPUs: 4, Threads: qemu.ThreadPerCPU,
 				Modules: []string{sibling},
 				// Idle CPUs are the ones that wait; nothing else may run there.
-				Append: []string{"isolcpus=1-3"},
+				Append: []string{"isolcpus=1-3", "rcupdate.rcu_expedited=1"},
 			},
 		},
 		{
@@ -145,8 +145,9 @@ func pseriesTarget(name, text string, threads qemu.Threads) Target {
 			Modules: []string{sibling},
 			// Programs have all CPUs but the first to themselves: what the kernel
 			// does there otherwise ends their waits. It may not stop them for the
-			// sake of huge pages either.
-			Append: []string{"isolcpus=1-3", "irqaffinity=0", "transparent_hugepage=never"},
+			// sake of huge pages either. Each probe of the kernel's that goes waits for all
+			// CPUs, in no hurry otherwise.
+			Append: []string{"isolcpus=1-3", "irqaffinity=0", "transparent_hugepage=never", "rcupdate.rcu_expedited=1"},
 		},
 	}
 }

@@ -226,3 +226,15 @@ func TestVectorsCallTheGate(t *testing.T) {
 		require.Equal(t, []int{gate}, s.to, "vector %#x", at)
 	}
 }
+
+func TestBranches(t *testing.T) {
+	var code []byte
+	for _, word := range []uint32{0x60000000, 0x48000011, 0x4bfffff5, 0x48000010, 0x48000013, 0x44000022} {
+		code = binary.LittleEndian.AppendUint32(code, word)
+	}
+	// A nop, bl .+16, bl .-12, b, bla, sc 1.
+	assert.Equal(t, []Branch{{4, 16}, {8, -12}}, Branches(code))
+	assert.Empty(t, Branches(code[:6]), "half an instruction")
+	assert.True(t, Calls(code))
+	assert.False(t, Calls(code[:20]))
+}

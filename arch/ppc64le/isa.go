@@ -204,3 +204,34 @@ func Hcall(number uint64, args ...uint64) arch.Op {
 	copy(o.Regs[r3+1:ISA.Register("lr")], args)
 	return o
 }
+
+// Branch is an instruction that calls a function: where it stands, in bytes from the
+// beginning of its code, and how far from there what it calls is.
+type Branch struct{ At, Distance int }
+
+// Branches lists the calls in code: "bl", whose distance is in the instruction (Power ISA 3.1B,
+// book I, "Branch Instructions").
+func Branches(code []byte) []Branch {
+	const (
+		mask, bl     = 0xfc000003, 0x48000001
+		distanceMask = 0x03fffffc
+	)
+	var out []Branch
+	for at := 0; at+4 <= len(code); at += 4 {
+		if word := binary.LittleEndian.Uint32(code[at:]); word&mask == bl {
+			out = append(out, Branch{at, int(int32(word&distanceMask)<<6) >> 6})
+		}
+	}
+	return out
+}
+
+// Calls tells whether the first instructions of a function have a hypercall among them.
+func Calls(code []byte) bool {
+	const hypercall = 0x44000022 // sc 1
+	for at := 0; at+4 <= len(code); at += 4 {
+		if binary.LittleEndian.Uint32(code[at:]) == hypercall {
+			return true
+		}
+	}
+	return false
+}

@@ -172,3 +172,39 @@ func Signal(order, cpu, parameter uint64) arch.Op {
 func instructionLength(first byte) int {
 	return [4]int{2, 4, 4, 6}[first>>6]
 }
+
+// Instruction is one in code: where it stands, in bytes from the beginning, and its own bytes.
+type Instruction struct {
+	At   int
+	Code []byte
+}
+
+// Instructions takes code apart. Bytes at its end that are no whole instruction are left out.
+func Instructions(code []byte) (out []Instruction) {
+	for at := 0; at < len(code); {
+		n := instructionLength(code[at])
+		if at+n > len(code) {
+			break
+		}
+		out = append(out, Instruction{at, code[at : at+n]})
+		at += n
+	}
+	return out
+}
+
+// Calls tells whether the instruction calls a function, BRANCH RELATIVE AND SAVE LONG, and how far from
+// it that is, in bytes.
+func (i Instruction) Calls() (distance int, ok bool) {
+	if len(i.Code) != 6 || i.Code[0] != 0xc0 || i.Code[1]&0xf != 5 {
+		return 0, false
+	}
+	return 2 * int(int32(binary.BigEndian.Uint32(i.Code[2:]))), true
+}
+
+// Diagnoses tells whether the instruction is DIAGNOSE with a code that is all in its displacement.
+func (i Instruction) Diagnoses(code uint64) bool {
+	return len(i.Code) == 4 && i.Code[0] == 0x83 && uint64(binary.BigEndian.Uint16(i.Code[2:])) == code
+}
+
+// Signals tells whether the instruction is SIGNAL PROCESSOR.
+func (i Instruction) Signals() bool { return len(i.Code) == 4 && i.Code[0] == 0xae }

@@ -69,6 +69,18 @@ type Machine interface {
 	arch.Machine
 	// Real returns the address that the hypervisor knows an area by.
 	Real(a arch.Area) (uint64, error)
+	// Number is the number that the kernel has for a CPU.
+	Number(cpu int) int
+	// Busy names a file of the kernel's whose reader waits while the CPU runs a program, for a
+	// mutex that the kernel has taken for that.
+	Busy(cpu int) string
+	// Peek reads the kernel's memory. Address and length are multiples of 8; the kernel does not
+	// survive an address that there is no memory at.
+	Peek(address uint64, content []byte) error
+	// Invoke has the kernel call a function of its own, with up to three arguments, on the CPU of
+	// the calling thread, and returns its result. It goes through the CPU that is named, which must
+	// be idle and stay so. Nothing may go wrong in the function.
+	Invoke(cpu int, function uint64, args ...uint64) (uint64, error)
 	// Close waits for the CPUs, and unloads all modules.
 	Close() error
 }

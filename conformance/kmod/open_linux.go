@@ -491,6 +491,24 @@ func (m *machine) Crowd(...int) (func(), error) { return nil, errNone }
 // Real implements Machine.
 func (m *machine) Real(a arch.Area) (uint64, error) { return module.Real(a.Address()) }
 
+// Number implements Machine.
+func (m *machine) Number(cpu int) int { return m.cpus[cpu].number }
+
+// Busy implements Machine.
+func (m *machine) Busy(cpu int) string { return m.cpus[cpu].module.File() }
+
+// Peek implements Machine.
+func (m *machine) Peek(address uint64, content []byte) error { return m.window.Read(address, content) }
+
+// Invoke implements Machine.
+func (m *machine) Invoke(cpu int, function uint64, args ...uint64) (uint64, error) {
+	c := m.cpus[cpu]
+	if c.state != idle {
+		return 0, fmt.Errorf("kmod: CPU %d is not idle; wait for its program's end, or reset the machine", cpu)
+	}
+	return c.module.Call(function, args...)
+}
+
 // haltBudget is how long a CPU may take to leave a program that was cut short. Interrupts
 // end a wait, after less than a second.
 const haltBudget = 10 * time.Second

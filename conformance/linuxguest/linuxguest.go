@@ -14,8 +14,8 @@
 package linuxguest
 
 import (
+	"bytes"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -52,6 +52,59 @@ func parseLog(log string) []Line {
 	return out
 }
 
+// symbols finds symbols in /proc/kallsyms: address, type and name, in the order of addresses. A
+// symbol ends where the next one begins. Local variables have a dot and a number behind their
+// names, of which name is without.
+func symbols(list []byte, name string) (address, size uint64, err error) {
+	at := -1
+	for _, form := range []string{" " + name + "\n", " " + name + "."} {
+		if at = bytes.Index(list, []byte(form)); at >= 0 {
+			break
+		}
+	}
+	if at < 0 {
+		return 0, 0, fmt.Errorf("%w: no %s in /proc/kallsyms; it needs CONFIG_KALLSYMS_ALL", conformance.ErrHidden, name)
+	}
+	from := bytes.LastIndexByte(list[:at], '\n') + 1
+	for line := range bytes.Lines(list[from:]) {
+		word, _, _ := bytes.Cut(line, []byte(" "))
+		n, err := strconv.ParseUint(string(word), 16, 64)
+		if err != nil {
+			return 0, 0, fmt.Errorf("a line of /proc/kallsyms: %q: %w", line, err)
+		}
+		switch {
+		case n == 0:
+			return 0, 0, fmt.Errorf("%w: addresses in /proc/kallsyms are hidden; it needs root, and kptr_restrict at 0 or 1", conformance.ErrHidden)
+		case address == 0:
+			address = n
+		case n != address:
+			return address, n - address, nil
+		}
+	}
+	return address, 0, nil
+}
+
+// probed finds the address of a function in the kernel's list of probes: address, kind, function and
+// offset, and more (Documentation/trace/kprobes.rst, "The kprobes debugfs interface").
+func probed(list, function string) (uint64, error) {
+	for line := range strings.Lines(list) {
+		f := strings.Fields(line)
+		if len(f) < 3 {
+			continue
+		}
+		name, offset, ok := strings.Cut(f[2], "+")
+		if !ok || name != function {
+			continue
+		}
+		address, errA := strconv.ParseUint(f[0], 16, 64)
+		off, errB := strconv.ParseUint(offset, 0, 64)
+		if errA == nil && errB == nil && address > off {
+			return address - off, nil
+		}
+	}
+	return 0, fmt.Errorf("the list of probes has no address of %s", function)
+}
+
 // group is what probes are listed under.
 const group = "pvabi"
 
@@ -63,43 +116,47 @@ func folder(p conformance.Probe) string {
 	return group + "/" + p.Name
 }
 
-// definition is the line of kprobe_events that makes a probe.
-func definition(p conformance.Probe) string {
+// definitions are the lines of kprobe_events that make a probe. They are of one event.
+func definitions(p conformance.Probe) (lines []string) {
 	kind := "p"
 	if p.Return {
 		kind = "r"
 	}
-	return strings.TrimSpace(fmt.Sprintf("%s:%s/%s %s %s", kind, group, p.Name, p.At, p.Args))
+	for at := range strings.FieldsSeq(p.At) {
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s:%s/%s %s %s", kind, group, p.Name, at, p.Args)))
+	}
+	return lines
 }
 
 // name is what hits of a probe are called in a trace.
 func name(p conformance.Probe) string { return folder(p)[strings.LastIndex(folder(p), "/")+1:] }
 
-// traced is a line of a trace: task and its number, CPU, flags, time, event, and what it says
-// (Documentation/trace/ftrace.rst, "Output format"). Names of tasks may have blanks.
-var traced = regexp.MustCompile(`^.*-\d+ +\[(\d+)\] \S+ +\d+\.\d+: ([^ :]+): (.*)$`)
+// lost begins the line that stands in a trace for what did not fit, behind the CPU.
+const lost = "[LOST "
 
-// lost is the line that stands in a trace for what did not fit.
-var lost = regexp.MustCompile(`\[LOST (\d+ )?EVENTS\]`)
-
-// parseHits reads a trace. names tells what an event in it is called by its probe.
-func parseHits(trace string, names map[string]string) ([]conformance.Hit, error) {
-	var out []conformance.Hit
+// parseHits reads a trace: lines of task and its number, CPU, flags, time, event, and what it says
+// (Documentation/trace/ftrace.rst, "Output format"). names tells what an event in it is called by
+// its probe.
+func parseHits(trace string, names map[string]string) (out []conformance.Hit, missing error) {
 	for line := range strings.Lines(trace) {
 		line = strings.TrimRight(line, "\n")
-		if lost.MatchString(line) {
-			return nil, fmt.Errorf("the kernel lost events, so that nothing can be told: %q", line)
+		if strings.HasPrefix(line, "CPU:") && strings.Contains(line, lost) {
+			missing = fmt.Errorf("%w: %q", conformance.ErrLost, line)
+			continue
 		}
-		m := traced.FindStringSubmatch(line)
-		if m == nil || names[m[2]] == "" {
+		head, text, _ := strings.Cut(line, ": ")
+		event, text, ok := strings.Cut(text, ": ")
+		if !ok || names[event] == "" {
 			continue // headings, and what others have the kernel note
 		}
-		cpu, err := strconv.Atoi(m[1])
+		// Names of tasks may have blanks and brackets.
+		number, _, _ := strings.Cut(head[strings.LastIndexByte(head, '[')+1:], "]")
+		cpu, err := strconv.ParseUint(number, 10, 16)
 		if err != nil {
-			return nil, fmt.Errorf("a line of a trace: %q: %w", line, err)
+			return nil, fmt.Errorf("a line of a trace: %q: no CPU: %w", line, err)
 		}
-		h := conformance.Hit{Probe: names[m[2]], CPU: cpu, Args: map[string]uint64{}}
-		for word := range strings.FieldsSeq(m[3]) {
+		h := conformance.Hit{Probe: names[event], CPU: int(cpu), Args: map[string]uint64{}}
+		for word := range strings.FieldsSeq(text) {
 			key, value, ok := strings.Cut(word, "=")
 			if !ok {
 				continue
@@ -112,5 +169,5 @@ func parseHits(trace string, names map[string]string) ([]conformance.Hit, error)
 		}
 		out = append(out, h)
 	}
-	return out, nil
+	return out, missing
 }

@@ -1,12 +1,15 @@
 package linuxguest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -17,10 +20,65 @@ import (
 // Kernel is the kernel that this process runs on.
 type Kernel struct {
 	fs.FS
+	// list is of the kernel's symbols, as far as it was read: emulated kernels take seconds to
+	// show all.
+	list []byte
+	file *os.File
 }
 
 // New returns the kernel that this process runs on.
-func New() *Kernel { return &Kernel{os.DirFS("/")} }
+func New() *Kernel { return &Kernel{FS: os.DirFS("/")} }
+
+// Symbol implements conformance.GuestKernel.
+func (k *Kernel) Symbol(name string) (address, size uint64, err error) {
+	if k.file == nil {
+		if k.file, err = os.Open("/proc/kallsyms"); err != nil {
+			return 0, 0, fmt.Errorf("%w: %w; it needs CONFIG_KALLSYMS", conformance.ErrHidden, err)
+		}
+	}
+	for tried := false; ; {
+		// Of the last line there may be a part only.
+		whole := k.list[:bytes.LastIndexByte(k.list, '\n')+1]
+		if address, size, err = symbols(whole, name); err == nil && size > 0 {
+			return address, size, nil
+		}
+		// Functions that are not among the first ones are found faster by a probe.
+		if len(k.list) > 0 && !tried {
+			tried = true
+			if address, err := byProbe(name); err == nil {
+				return address, 0, nil
+			}
+		}
+		const more = 512 << 10
+		n := len(k.list)
+		k.list = slices.Grow(k.list, more)
+		read, end := io.ReadFull(k.file, k.list[n:n+more])
+		k.list = k.list[:n+read]
+		switch {
+		case errors.Is(end, io.EOF):
+			return address, size, err
+		case end != nil && !errors.Is(end, io.ErrUnexpectedEOF):
+			return 0, 0, fmt.Errorf("read /proc/kallsyms: %w", end)
+		}
+	}
+}
+
+// byProbe finds a function by a probe of it, the list of which has addresses.
+func byProbe(name string) (address uint64, err error) {
+	if err := mountTracing(); err != nil {
+		return 0, err
+	}
+	p := conformance.Probe{Name: "where", At: name}
+	if err := write(tracing+"/kprobe_events", definitions(p)[0], unix.O_APPEND); err != nil {
+		return 0, err
+	}
+	list, err := os.ReadFile("/sys/kernel/debug/kprobes/list")
+	err = errors.Join(err, write(tracing+"/kprobe_events", "-:"+folder(p), unix.O_APPEND))
+	if err != nil {
+		return 0, err
+	}
+	return probed(string(list), name)
+}
 
 // Release is the kernel's, as uname -r has it.
 func Release() (string, error) {
@@ -109,7 +167,7 @@ func (*Kernel) Record(probes ...conformance.Probe) (conformance.Recorder, error)
 	if err := mountTracing(); err != nil {
 		return nil, err
 	}
-	r := &recorder{folder: filepath.Join(tracing, "instances", group), names: map[string]string{}, pipe: -1}
+	r := &recorder{folder: filepath.Join(tracing, "instances", group), names: map[string]string{}, made: map[string]bool{}, pipe: -1}
 	if err := os.Mkdir(r.folder, 0o700); err != nil {
 		return nil, fmt.Errorf("begin a recording: %w; is there another?", err)
 	}
@@ -123,17 +181,18 @@ type recorder struct {
 	folder string
 	names  map[string]string // of events in the trace: of probes
 	on     []string          // folders of events that are on
-	made   []string          // probes that were made
+	made   map[string]bool   // probes that were made
 	pipe   int
+	closed bool
 }
 
 func (r *recorder) begin(probes []conformance.Probe) (err error) {
 	for _, p := range probes {
-		if p.Event == "" {
-			if err := write(tracing+"/kprobe_events", definition(p), unix.O_APPEND); err != nil {
-				return fmt.Errorf("%w: %s cannot be probed: %w%s", conformance.ErrHidden, p.At, err, complaint())
+		for _, line := range definitions(p) {
+			if err := write(tracing+"/kprobe_events", line, unix.O_APPEND); err != nil {
+				return fmt.Errorf("%w: a probe %q: %w%s", conformance.ErrHidden, line, err, complaint())
 			}
-			r.made = append(r.made, group+"/"+p.Name)
+			r.made[group+"/"+p.Name] = true
 		}
 		r.names[name(p)] = p.Name
 		events := filepath.Join(r.folder, "events", folder(p))
@@ -170,23 +229,29 @@ func complaint() string {
 
 // Hits implements conformance.Recorder.
 func (r *recorder) Hits() ([]conformance.Hit, error) {
+	// A kernel that notes all the time would keep its reader here for ever.
+	const much = 256 << 10
 	var trace []byte
-	for buffer := make([]byte, 64<<10); ; {
+	for buffer := make([]byte, 64<<10); len(trace) < much; {
 		// The kernel gives whole lines.
 		n, err := unix.Read(r.pipe, buffer)
-		switch {
-		case err == unix.EINTR:
-		case err == unix.EAGAIN || err == nil && n == 0:
-			return parseHits(string(trace), r.names)
-		case err != nil:
+		if err == unix.EAGAIN || err == nil && n == 0 {
+			break
+		}
+		if err != nil && err != unix.EINTR {
 			return nil, fmt.Errorf("read %s/trace_pipe: %w", r.folder, err)
 		}
 		trace = append(trace, buffer[:max(n, 0)]...)
 	}
+	return parseHits(string(trace), r.names)
 }
 
 // Close implements conformance.Recorder.
 func (r *recorder) Close() error {
+	if r.closed {
+		return nil
+	}
+	r.closed = true
 	var errs []error
 	for _, events := range r.on {
 		errs = append(errs, write(events+"/enable", "0", 0))
@@ -195,7 +260,7 @@ func (r *recorder) Close() error {
 		errs = append(errs, unix.Close(r.pipe))
 	}
 	errs = append(errs, os.Remove(r.folder))
-	for _, probe := range r.made {
+	for probe := range r.made {
 		errs = append(errs, write(tracing+"/kprobe_events", "-:"+probe, unix.O_APPEND))
 	}
 	return errors.Join(errs...)

@@ -61,6 +61,9 @@ func (m *machine) ID(cpu int) uint64 {
 	return m.Machine.ID(cpu)
 }
 
+// Number implements conformance.KernelMachine.
+func (m *machine) Number(cpu int) int { return m.numbers[cpu] }
+
 // Start implements arch.Machine.
 func (m *machine) Start(cpu int, p arch.Program) error {
 	if cpu >= Spare {

@@ -7,19 +7,24 @@ import (
 	"os"
 
 	"pvabi/conformance"
+	"pvabi/conformance/linuxguest"
 	"pvabi/conformance/s390"
 	"pvabi/initramfs/agent"
 )
 
 func init() { all["s390-qemu"] = s390QEMU }
 
-// s390QEMU looks at the hypervisor below the kernel that the agent runs on.
+// s390QEMU looks at the hypervisor below the kernel that the agent runs on, and at that kernel.
 func s390QEMU(ctx context.Context, job agent.Job, emit func(conformance.Event)) error {
+	release, err := linuxguest.Release()
+	if err != nil {
+		return err
+	}
 	s, err := conformance.S390(ctx, conformance.Implementer{Name: "QEMU", Version: job.Implementer}, s390.Open)
 	if err != nil {
 		return unreached(err, emit)
 	}
-	return agent.Run(ctx, job, emit, s)
+	return agent.Run(ctx, job, emit, s, conformance.S390Guest(release, linuxguest.New(), s))
 }
 
 // Locals are the targets that this machine can be.

@@ -60,7 +60,7 @@ func Load(name string, image []byte, memory int) (*Module, error) {
 }
 
 func (m *Module) open() (err error) {
-	name := filepath.Join("/sys/module", m.name, "parameters", paramCall)
+	name := m.File()
 	if m.file, err = unix.Open(name, unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
 		return fmt.Errorf("kmod: open the module's file %s: %w; is /sys mounted?", name, err)
 	}
@@ -74,6 +74,9 @@ func (m *Module) open() (err error) {
 	m.Probe, m.Frame, m.Memory = word(controlRun), word(controlFrame), word(controlMemory)
 	return nil
 }
+
+// File is the name of the file by which to speak with the module.
+func (m *Module) File() string { return filepath.Join("/sys/module", m.name, "parameters", paramCall) }
 
 // Call has the kernel call a function on the CPU of the calling thread and returns its
 // result. All other use of the module waits until then.
