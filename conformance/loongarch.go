@@ -55,6 +55,9 @@ func loongSuite(ctx context.Context, i Implementer, open func(microvm.Config) (m
 	return s, s.loongDiscover(ctx, c)
 }
 
+// LoongArchDisturbing are those of them that [Suite.Gentle] leaves, with what their check does.
+func LoongArchDisturbing() map[string]string { return disturbingOf(loongChecks(loong{})) }
+
 // loongIDs are the numbers of a machine's CPUs: one bitmap has room for all of them, and the
 // target's has room before it for both words.
 var loongIDs = []uint64{120, 200, 140}
@@ -111,19 +114,24 @@ func (s *Suite) loongDiscover(ctx context.Context, c loong) error {
 
 // loongChecks are the checks of loongarch-kvm, in the order of the report.
 func loongChecks(c loong) []Check {
+	// What registers memory takes away what the kernel has registered, until its CPUs are offline once.
+	area := func(check Check) Check {
+		check.Disturbs = "registers memory for steal time in place of the kernel's, which gets that back by taking CPUs offline"
+		return check
+	}
 	return []Check{
 		loongDiscovery(c),
 		loongChosen(c),
-		loongPrivilege(c),
+		area(loongPrivilege(c)),
 		loongUserIPI(c),
 		loongUndefined(c),
 		loongExtreme(c),
-		loongHighHalf(c),
+		area(loongHighHalf(c)),
 		loongKickOf2024(c),
-		loongVendorNumbers(c),
-		loongGates(c),
-		loongCodes(c),
-		loongConvention(c),
+		area(loongVendorNumbers(c)),
+		area(loongGates(c)),
+		area(loongCodes(c)),
+		area(loongConvention(c)),
 
 		loongWakes(c),
 		loongRunning(c),
@@ -138,18 +146,18 @@ func loongChecks(c loong) []Check {
 		loongWords(c),
 		loongTargets(c),
 
-		loongRegisters(c),
-		loongOwnArea(c),
-		loongReplaces(c),
-		loongTakesBack(c),
-		loongRefused(c),
-		loongNowhere(c),
+		area(loongRegisters(c)),
+		area(loongOwnArea(c)),
+		area(loongReplaces(c)),
+		area(loongTakesBack(c)),
+		area(loongRefused(c)),
+		area(loongNowhere(c)),
 
-		loongGrows(c),
-		loongReader(c),
-		loongBusy(c),
-		loongWaiting(c),
-		loongUntouched(c),
+		area(loongGrows(c)),
+		area(loongReader(c)),
+		area(loongBusy(c)),
+		area(loongWaiting(c)),
+		area(loongUntouched(c)),
 	}
 }
 

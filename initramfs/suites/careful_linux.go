@@ -1,4 +1,4 @@
-//go:build ppc64le || s390x
+//go:build loong64 || ppc64le || s390x
 
 package suites
 

@@ -1,4 +1,4 @@
-//go:build !linux || !(amd64 || ppc64le || s390x)
+//go:build !linux || !(amd64 || loong64 || ppc64le || s390x)
 
 package suites
 
