@@ -18,6 +18,9 @@ import (
 	"pvabi/internal/refhv/tcg"
 )
 
+// referenceHypervisor is the Implementer where the project's own model answers.
+const referenceHypervisor = "reference hypervisor"
+
 // loongArchChanges are what makes a reference hypervisor offer those features, all that a kernel would
 // where they are nil, and what breaks it by the name of a mutant, if that is not empty.
 func loongArchChanges(offered []string, mutant string) ([]func(*refhv.LoongArch), error) {
@@ -56,8 +59,9 @@ type reference struct {
 }
 
 // serveLoongArch begins to run a reference hypervisor for the guest that QEMU is about to boot from a
-// file, with sockets in the folder temp. script, where it is not nil, makes the host's Watch.
-func serveLoongArch(ctx context.Context, kernel, temp string, changes []func(*refhv.LoongArch),
+// file, with sockets in the folder temp. script, where it is not nil, makes the host's Watch. failed is
+// told of an error, after which the guest stands still for ever.
+func serveLoongArch(ctx context.Context, failed func(error), kernel, temp string, changes []func(*refhv.LoongArch),
 	script func(*abi.Platform, *refhv.Host) func(refhv.Event)) (*reference, error) {
 	image, err := os.ReadFile(kernel)
 	if err != nil {
@@ -72,7 +76,7 @@ func serveLoongArch(ctx context.Context, kernel, temp string, changes []func(*re
 	r := &reference{args: sockets.Args(), done: make(chan error, 1)}
 	ctx, r.cancel = context.WithCancel(ctx)
 	go func() {
-		r.done <- func() error {
+		err := func() error {
 			guest, err := tcg.Open(ctx, sockets, code, table)
 			if err != nil {
 				return err
@@ -88,6 +92,10 @@ func serveLoongArch(ctx context.Context, kernel, temp string, changes []func(*re
 			}
 			return errors.Join(r.host.Run(ctx), guest.Close())
 		}()
+		if err != nil {
+			failed(err)
+		}
+		r.done <- err
 	}()
 	return r, nil
 }
@@ -103,6 +111,29 @@ func (r *reference) end() ([]refhv.Event, error) {
 		return nil, err
 	}
 	return r.host.Log(), err
+}
+
+// onReference runs a guest on a reference hypervisor that offers what a kernel does.
+func onReference(ctx context.Context, version string, c qemu.Config, o *outcome) (qemu.Report, error) {
+	if why := tooOld(version); why != "" {
+		o.run.Unreached = why
+		return qemu.Report{}, nil
+	}
+	temp, remove, err := scratch()
+	if err != nil {
+		return qemu.Report{}, err
+	}
+	defer remove()
+	guest, failed := context.WithCancelCause(ctx)
+	defer failed(nil)
+	h, err := serveLoongArch(ctx, failed, c.Kernel, temp, nil, nil)
+	if err != nil {
+		return qemu.Report{}, err
+	}
+	c.Args = append(c.Args, h.args...)
+	report, err := qemu.Run(guest, c, o.event)
+	_, other := h.end()
+	return report, errors.Join(err, other)
 }
 
 // loongArchGuest boots the guest that is looked at once for each of conformance.LoongArchBoots, on a
@@ -185,13 +216,15 @@ func bootLoongArch(ctx context.Context, c qemu.Config, job agent.Job, b *conform
 	if err != nil {
 		return err
 	}
-	h, err := serveLoongArch(ctx, c.Kernel, filepath.Dir(c.Console), changes, conformance.LoongArchScript)
+	guest, failed := context.WithCancelCause(ctx)
+	defer failed(nil)
+	h, err := serveLoongArch(ctx, failed, c.Kernel, filepath.Dir(c.Console), changes, conformance.LoongArchScript)
 	if err != nil {
 		return err
 	}
 	c.Args, c.Append = h.args, append(job.Words(), c.Append...)
 	b.Shown = map[string]string{}
-	report, err := qemu.Run(ctx, c, func(e conformance.Event) {
+	report, err := qemu.Run(guest, c, func(e conformance.Event) {
 		switch {
 		case e.Shown != nil:
 			b.Shown[e.Shown.Name] = e.Shown.Text

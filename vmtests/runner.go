@@ -273,13 +273,19 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 	if t.Implementer == implementedByQEMU {
 		job.Implementer = emulator.Version
 	}
-	report, err := qemu.Run(ctx, qemu.Config{
+	config := qemu.Config{
 		QEMU: emulator.Command, Env: emulator.Env, Board: board,
 		CPUs: g.CPUs, Threads: threads,
 		Kernel: boot, Initramfs: image.Path, Release: kernel.release, Xen: xen,
 		Append:  append(job.Words(), g.Append...),
 		Console: t.Console(r.Output),
-	}, o.event)
+	}
+	var report qemu.Report
+	if g.Reference {
+		report, err = onReference(ctx, emulator.Version, config, o)
+	} else {
+		report, err = qemu.Run(ctx, config, o.event)
+	}
 	if name := lacking(err, g.Machine); name != "" {
 		o.run.Unreached = fmt.Sprintf("QEMU %s has no property %s of the machine", emulator.Version, name)
 		err = nil

@@ -71,6 +71,8 @@ type Guest struct {
 	Modules, Needs []string
 	// Append is added to the kernel's command line.
 	Append []string
+	// Reference is true of a guest that runs on the reference hypervisor.
+	Reference bool
 }
 
 // sibling is a module that every kernel has, and that does nothing: the carrier kmod learns
@@ -123,6 +125,16 @@ func Targets() []Target {
 				Modules: []string{sibling},
 				// Idle CPUs are the ones that wait; nothing else may run there.
 				Append: []string{"isolcpus=1-3", "rcupdate.rcu_expedited=1"},
+			},
+		},
+		{
+			Name: "loongarch-probe", Platform: "loongarch-kvm", Implementer: referenceHypervisor,
+			Text:  "the reference hypervisor, the project's own model of KVM on LoongArch, below QEMU TCG; asked by a module in a Linux guest. It says nothing about a real KVM",
+			Rules: conformance.LoongArchRules(),
+			Guest: &Guest{
+				GOARCH: "loong64", CPUs: 4, Threads: qemu.ThreadPerCPU, Reference: true,
+				Modules: []string{sibling},
+				Append:  []string{"isolcpus=1-3", "irqaffinity=0"},
 			},
 		},
 		{

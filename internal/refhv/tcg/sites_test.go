@@ -145,3 +145,28 @@ FlatView #2
 	}
 	assert.Empty(t, memory(""))
 }
+
+func TestControlRegister(t *testing.T) {
+	const text = "\r\nCPU#0\r\n GPR00: r0 0000000000000000 r1 1223344556677889\r\n" +
+		" CSR000: CRMD   b0               PRMD   7                EUEN   7\r\n" +
+		" CSR004: ECFG   71c3d            ESTAT  d0000            ERA    16e120           BADV   173147b94000    \r\n" +
+		" CSR008: BADI   2b8100          \r\n CSR012: EENTRY 9000000001b50000\r\n" +
+		" CSR136: TLBRENTRY 1b5a000       TLBRERA 90000000012e3cf4 TLBRPRMD 4\r\n"
+	for name, want := range map[string]uint64{"PRMD": 7, "ERA": 0x16e120, "BADI": 0x2b8100, "EENTRY": 0x9000000001b50000} {
+		got, err := controlRegister(text, name)
+		require.NoError(t, err, name)
+		assert.Equal(t, want, got, name)
+	}
+	_, err := controlRegister(text, "MERRERA")
+	assert.ErrorContains(t, err, "does not print MERRERA")
+}
+
+func TestFind(t *testing.T) {
+	k, err := ReadKernel(image(hvcl(0x100), ertn))
+	require.NoError(t, err)
+	at, ok := k.find(ertn)
+	assert.True(t, ok)
+	assert.Equal(t, uint64(base+4), at)
+	_, ok = k.find(branch())
+	assert.False(t, ok)
+}

@@ -9,10 +9,10 @@
 // memory stays as it is, and so does QEMU. A CPU can be held while others run: gdbstub resumes CPUs
 // one by one.
 //
-// Code that is not the kernel's image, a module's or a process's, is found out by the exception that
-// HVCL raises on a machine without hypervisor: there is a breakpoint at its vector, too. Whatever
-// instruction raised it, if that is HVCL it gets a breakpoint, and the CPU goes back to it by a
-// return from exception; and so get the CPUCFG near it.
+// Code that is not the kernel's image, a module's, is found out by the exception that HVCL raises on a
+// machine without hypervisor: there is a breakpoint at its vector, too, once a CPU has made a call. An
+// HVCL that raised it gets a breakpoint, and so do the other instructions near it; the CPU goes back to
+// it by a return from exception. An HVCL of a process stays illegal.
 //
 // # How it goes back
 //
@@ -73,6 +73,8 @@ type Guest struct {
 	cpus   []remote.CPU
 	ram    []span
 	sites  map[uint64]Site
+	// vectors are where each CPU goes on when an instruction is illegal; 0 while that is not known.
+	vectors []uint64
 
 	// checked tells that the kernel was found where it was looked for.
 	checked bool
@@ -118,6 +120,7 @@ func Open(ctx context.Context, s Sockets, kernel *Kernel, table *abi.Platform) (
 				c.Index, c.Props.Socket, c.Props.Core, c.Props.Thread)
 		}
 	}
+	g.vectors = make([]uint64, len(g.cpus))
 	tree, err := g.qmp.Monitor(0, "info mtree -f")
 	if err != nil {
 		return g, err
@@ -292,7 +295,11 @@ func (g *Guest) exit(ctx context.Context, cpu int) (*refhv.Exit, error) {
 	if len(r) < registers {
 		return nil, fmt.Errorf("gdbstub has %d registers, want %d", len(r), registers)
 	}
-	s, is := g.sites[r[registerPC]]
+	pc := r[registerPC]
+	if slices.Contains(g.vectors, pc) {
+		return nil, g.raised(ctx, cpu, pc)
+	}
+	s, is := g.sites[pc]
 	if !is {
 		return nil, nil
 	}
@@ -304,7 +311,7 @@ func (g *Guest) exit(ctx context.Context, cpu int) (*refhv.Exit, error) {
 	case HVCL:
 		e.Kind, e.Number = refhv.ExitCall, s.Code
 		copy(e.Args[:], r[registerA0:])
-		return e, nil
+		return e, g.learn(cpu)
 	case CPUCFG:
 		e.Kind, e.Number = refhv.ExitDiscover, uint64(uint32(r[s.From]))
 	case IOCSRRD:
