@@ -85,6 +85,8 @@ func xenDiscovery() []Word {
 			linux("include/xen/interface/event_channel.h", "EVTCHN_2L_NR_CHANNELS"), xenSource("xen/common/event_channel.c", "get_free_port")),
 		word("poll-limit", 128, "How many ports one poll can name.", xenPoll),
 		word("no-vcpu", 0x8000, "A number that no vCPU has.", xenPublic("arch-x86/xen.h", "XEN_LEGACY_MAX_VCPUS"), xenVCPUOp),
+		word("hypervisor-memory", 0xffff800000000000, "The first address that is the hypervisor's, and no guest's.",
+			xenPublic("arch-x86/xen-x86_64.h", "__HYPERVISOR_VIRT_START"), linux("arch/x86/include/asm/xen/interface_64.h", "__HYPERVISOR_VIRT_START")),
 		word("running", 0, "State of a vCPU that has a CPU.", xenPublic("vcpu.h", "RUNSTATE_running"), linux("include/xen/interface/vcpu.h", "RUNSTATE_running")),
 		word("runnable", 1, "State of a vCPU that wants a CPU and has none: it is preempted.", xenPublic("vcpu.h", "RUNSTATE_runnable"), linux("include/xen/interface/vcpu.h", "RUNSTATE_runnable"), xenGuestStolen),
 		word("blocked", 2, "State of a vCPU that waits for an event.", xenPublic("vcpu.h", "RUNSTATE_blocked"), linux("include/xen/interface/vcpu.h", "RUNSTATE_blocked")),
@@ -179,7 +181,7 @@ func xenCalls() []Call {
 
 	calls = append(calls,
 		hypercall("xen_version", 17, "What the hypervisor is and offers."),
-		hypercall("vm_assist", 21, "Turns help of the hypervisor's on and off."),
+		hypercall("vm_assist", 21, "Turns help of the hypervisor's on and off.", Outcome{When: "done"}, Outcome{When: "nothing that it knows", Error: "EINVAL"}),
 		hypercall("vcpu_op", 24, "What one vCPU can do to, or learn of, another of its domain, itself included.", Outcome{When: "absent vCPU", Error: "ENOENT"}),
 		hypercall("sched_op", 29, "What a vCPU wants of the hypervisor's scheduler."),
 		hypercall("event_channel_op", 32, "Event channels: interrupts by software, between domains, vCPUs, and from the hypervisor."),

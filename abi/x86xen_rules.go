@@ -328,7 +328,7 @@ func xenRunstateRules() []Rule {
 			"Get_runstate_info tells the state of any vCPU of the domain: the caller's own is running.",
 			xenRunstateGet, xenRunstateChange),
 		xenRule("runstate/entry-time",
-			"State_entry_time of a vCPU never decreases, and is never in the future.",
+			"State_entry_time of a vCPU never decreases.",
 			xenRunstateChange).
 			wants("decreases", 0, "samples"),
 		xenRule("runstate/sum",
