@@ -58,6 +58,11 @@ type Suite struct {
 	// FlagsPoison the flags that are set before a call.
 	Native      string
 	FlagsPoison uint64
+	// Kick makes a kick of the CPU that is known as id, on platforms where that is more than a
+	// call with the id in a register; nil for the others. Unused is a number that no call has;
+	// 0 takes the one above those of all calls.
+	Kick   func(t *T, m microvm.Machine, id uint64) arch.Op
+	Unused uint64
 	// Checks are run in this order, which is the order of the report.
 	Checks []Check
 	// Rest says why the rules that no check is for cannot be looked at. Where it is
@@ -247,6 +252,8 @@ type T struct {
 	ctx      context.Context
 	findings map[string]*finding
 	failure  error
+	// machine is the one that was opened last.
+	machine microvm.Machine
 	// after is done at the check's end, however it came about.
 	after []func()
 }
@@ -352,6 +359,7 @@ func (t *T) Want(rule, value string) int64 { return t.ABI.Want(rule, value) }
 func (t *T) Open(c microvm.Config) microvm.Machine {
 	m, err := t.machines().get(c)
 	t.Check("machine", err)
+	t.machine = m
 	return m
 }
 

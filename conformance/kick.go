@@ -178,8 +178,11 @@ func (t *T) woken(m microvm.Machine) int64 {
 // noKick is a call that has no meaning on the platform and so kicks nobody.
 func (t *T) noKick() arch.Op { return t.callNumber(t.unusedNumber()) }
 
-// unusedNumber is above the numbers of all calls.
+// unusedNumber is a number that no call has.
 func (t *T) unusedNumber() uint64 {
+	if t.Unused != 0 {
+		return t.Unused
+	}
 	var n uint64
 	for _, c := range t.ABI.Calls {
 		n = max(n, c.Number)

@@ -72,6 +72,9 @@ func (t *T) directed(name string, position, id uint64) arch.Op {
 
 // kick is the platform's kick of the CPU that is known as id.
 func (t *T) kick(id uint64) arch.Op {
+	if t.Kick != nil {
+		return t.Kick(t, t.machine, id)
+	}
 	return t.directed(t.ABI.Scheduling.Kick, t.ABI.Scheduling.KickTarget, id)
 }
 
