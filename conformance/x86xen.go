@@ -781,7 +781,13 @@ func (t *T) slept(m XenMachine, poll arch.Op) uint64 {
 // atOnce tells whether a poll comes back at once. That the thread of a program is blocked otherwise,
 // now and then, is Go's doing.
 func (t *T) atOnce(m XenMachine, poll arch.Op) bool {
-	return tried(func() bool { return t.slept(m, poll) == 0 })
+	const again = 5
+	for range again {
+		if t.slept(m, poll) == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // xenPollKeeps: pending is not the poll's to clear.

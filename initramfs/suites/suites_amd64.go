@@ -11,14 +11,16 @@ import (
 	"pvabi/conformance"
 	"pvabi/conformance/linuxguest"
 	"pvabi/conformance/microvm"
+	"pvabi/conformance/privcmd"
 	"pvabi/initramfs/agent"
 )
 
 func init() {
 	all["x86-kvm"] = x86KVM
-	for _, target := range []string{"x86-xen", "x86-xen-4.17", "x86-xen-nopvspin", "x86-xen-one-vcpu"} {
-		all[target] = x86Xen
-	}
+	all["x86-xen"] = x86Xen
+	all["x86-xen-4.17"] = x86Xen
+	all["x86-xen-nopvspin"] = xenGuest
+	all["x86-xen-one-vcpu"] = xenGuest
 }
 
 // x86KVM looks at the KVM of the kernel that the agent runs on.
@@ -34,8 +36,21 @@ func x86KVM(ctx context.Context, job agent.Job, emit func(conformance.Event)) er
 	return agent.Run(ctx, job, emit, s)
 }
 
-// x86Xen looks at the kernel that the agent runs on, as a guest of Xen.
+// x86Xen looks at the Xen that the agent's domain runs on, and at the domain's kernel.
 func x86Xen(ctx context.Context, job agent.Job, emit func(conformance.Event)) error {
+	s, err := conformance.X86Xen(ctx, job.Implementer, privcmd.Open)
+	if err != nil {
+		return err
+	}
+	release, err := linuxguest.Release()
+	if err != nil {
+		return err
+	}
+	return agent.Run(ctx, job, emit, s, conformance.XenGuest(release, linuxguest.New()))
+}
+
+// xenGuest looks at the kernel that the agent runs on, as a guest of Xen.
+func xenGuest(ctx context.Context, job agent.Job, emit func(conformance.Event)) error {
 	release, err := linuxguest.Release()
 	if err != nil {
 		return err

@@ -54,7 +54,8 @@ func (c *Config) boots() (kernel string, line []string, modules string) {
 	if c.Xen == nil {
 		return c.Kernel, c.append(), c.Initramfs
 	}
-	line = append([]string{xenCommon, fmt.Sprintf("dom0_max_vcpus=%d", c.CPUs)}, c.Xen.Append...)
+	// One vCPU more than the machine has CPUs, by which the kernel goes, is never brought up.
+	line = append([]string{xenCommon, fmt.Sprintf("dom0_max_vcpus=%d", c.CPUs+1)}, c.Xen.Append...)
 	return c.Xen.File, line, module(c.Kernel, c.append()...) + "," + module(c.Initramfs)
 }
 

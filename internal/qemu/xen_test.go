@@ -46,7 +46,7 @@ func TestRunXen(t *testing.T) {
 	escaped := strings.ReplaceAll(filepath.Dir(c.Kernel), ",", ",,")
 	for _, want := range []string{
 		"-kernel\n" + c.Xen.File + "\n",
-		"-append\nconsole=com1 com1=115200,8n1 ", " maxcpus=1 ", " dom0_max_vcpus=2 sched=credit2\n",
+		"-append\nconsole=com1 com1=115200,8n1 ", " maxcpus=1 ", " dom0_max_vcpus=3 sched=credit2\n",
 		"-initrd\n" + escaped + "/kernel console=hvc0 panic=-1 ", " pvabi.modules=a,,b," + escaped + "/initramfs\n",
 		"-cpu\nqemu64\n",
 	} {
