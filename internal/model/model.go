@@ -44,6 +44,7 @@ var platforms = map[string]struct {
 	mutants func() []Mutant
 }{
 	"x86-kvm":       {x86KVMHosts, x86KVMMutants},
+	"x86-xen":       {xenHosts, xenMutants},
 	"loongarch-kvm": {loongArchHosts, loongArchMutants},
 }
 

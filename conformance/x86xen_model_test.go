@@ -1,0 +1,90 @@
+package conformance_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"pvabi/abi"
+	"pvabi/conformance"
+	"pvabi/conformance/microvm"
+	"pvabi/internal/model"
+)
+
+// The suite of x86-xen against the project's own model of Xen.
+
+// judgeXen runs the suite as judge does that of x86-kvm.
+func judgeXen(t *testing.T, open model.Opener, seed uint64, change func(*abi.Platform), emit func(conformance.Result) bool) {
+	t.Helper()
+	enough := errors.New("enough")
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		s, err := conformance.X86Xen(ctx, "4.20", func(c microvm.Config) (microvm.Machine, error) { return open(seed, c) })
+		require.NoError(t, err)
+		s.Looks, s.Deviations = looks, nil
+		if change != nil {
+			s.ABI = s.ABI.Clone()
+			change(s.ABI)
+		}
+		err = s.Run(ctx, func(r conformance.Result) {
+			if !emit(r) {
+				cancel(enough)
+			}
+		})
+		if !errors.Is(err, enough) {
+			require.NoError(t, err)
+		}
+	})
+}
+
+func xenName(r conformance.Result) string { return strings.TrimPrefix(r.Rule, "x86-xen/") }
+
+func TestXenModelConforms(t *testing.T) {
+	for _, host := range model.Hosts("x86-xen") {
+		t.Run(host.Name, func(t *testing.T) {
+			for seed := range uint64(10) {
+				judgeXen(t, host.Open, seed, nil, func(r conformance.Result) bool {
+					want := conformance.Pass
+					switch {
+					case slices.Contains(host.Absent, xenName(r)):
+						want = conformance.Absent
+					case xenName(r) == "runstate/physical-not-offered" && len(host.Absent) == 0:
+						want = conformance.Unreached
+					}
+					assert.Equal(t, want, r.Verdict, "seed %d: %s", seed, describe(r))
+					return true
+				})
+			}
+		})
+	}
+}
+
+func TestXenModelMutants(t *testing.T) {
+	mutants := model.Mutants("x86-xen")
+	assert.GreaterOrEqual(t, len(mutants), 60)
+	for _, m := range mutants {
+		t.Run(m.Name, func(t *testing.T) {
+			for _, rule := range slices.Concat(m.Rules, m.Controls) {
+				require.True(t, abi.X86Xen().HasRule(rule), "no rule %s", rule)
+			}
+			judgeXen(t, m.Open, 1, nil, func(r conformance.Result) bool {
+				want := []conformance.Verdict{conformance.Pass, conformance.Absent, conformance.Unreached}
+				switch {
+				case slices.Contains(m.Rules, xenName(r)):
+					want = []conformance.Verdict{conformance.Fail}
+				case slices.Contains(m.Controls, xenName(r)):
+					want = []conformance.Verdict{conformance.Error, conformance.Unreached}
+				}
+				assert.Contains(t, want, r.Verdict, "%s %s", m.Text, describe(r))
+				return true
+			})
+		})
+	}
+}
