@@ -1,6 +1,10 @@
 package conformance
 
 import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -31,4 +35,28 @@ func TestDefects(t *testing.T) {
 	assert.NoError(t, WriteDefects(&b))
 	assert.Equal(t, len(Defects())+2, strings.Count(b.String(), "\n"))
 	assert.Contains(t, b.String(), "| P01 | H_PROD looked at")
+}
+
+// TestDocuments holds the documents that are made from tables against them.
+func TestDocuments(t *testing.T) {
+	for name, write := range map[string]func(io.Writer) error{
+		"findings.md": func(w io.Writer) error {
+			_, err := io.WriteString(w, "# What implementers do otherwise\n\nKnown deviations, each with its source; made by `pvabi spec -findings`.\n\n")
+			return errors.Join(err, WriteDeviations(w))
+		},
+		"defects.md": func(w io.Writer) error {
+			_, err := io.WriteString(w, "# Defects of the past, and the rules that notice them\n\nMade by `pvabi spec -defects`.\n\n")
+			return errors.Join(err, WriteDefects(w))
+		},
+	} {
+		var b strings.Builder
+		assert.NoError(t, write(&b))
+		file := filepath.Join("..", "docs", name)
+		if *update {
+			assert.NoError(t, os.WriteFile(file, []byte(b.String()), 0o644))
+		}
+		got, err := os.ReadFile(file)
+		assert.NoError(t, err)
+		assert.Equal(t, b.String(), string(got), "%s is out of date; go test ./conformance -run TestDocuments -update makes it anew", name)
+	}
 }

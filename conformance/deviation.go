@@ -96,10 +96,11 @@ func pad(v []int, n int) []int { return append(v, make([]int, n-len(v))...) }
 var Deviations = slices.Concat(linuxLoongArchDeviations, linuxKVMDeviations, qemuPAPRDeviations, qemuS390Deviations, xenDeviations)
 
 // WriteDeviations writes the known deviations as a table in Markdown for each
-// implementer, in the order of their names.
+// implementer, in the order of their names. Those that go by the size of a kernel's pages
+// are of one with 4 KiB.
 func WriteDeviations(w io.Writer) error {
 	byImplementer := map[string][]Deviation{}
-	for _, d := range Deviations {
+	for _, d := range slices.Concat(Deviations, kvmPAPRDeviations(4096)) {
 		byImplementer[d.Implementer] = append(byImplementer[d.Implementer], d)
 	}
 	var b strings.Builder
