@@ -265,8 +265,9 @@ func testOwnKVM(t *testing.T) {
 var below = map[string]string{"ppc64le": "powerpc-below", "s390x": "s390-below"}[runtime.GOARCH]
 
 func testBelow(t *testing.T) {
-	// The topic of some rules that could disturb.
-	topic := map[string]string{"ppc64le": "join/", "s390x": "external-call/"}[runtime.GOARCH]
+	// The topic of some rules that could disturb. On s390 they stop a CPU, which QEMU now
+	// and then leaves halted when it is started again, and the kernel waits for it for good.
+	topic := map[string]string{"ppc64le": "join/", "s390x": "diag/"}[runtime.GOARCH]
 	gentle := runHere(t)
 	disturbing := runHere(t, "-disturb", "-hypervisor-version", "11.1.2", "-format", "junit", "-rules", "discovery/*,"+topic+"*", below)
 	assert.True(t, strings.HasPrefix(disturbing.stdout, "<?xml"), "junit")

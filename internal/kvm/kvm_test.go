@@ -179,7 +179,7 @@ func TestDecodeExit(t *testing.T) {
 		},
 		"call": {
 			exitBytes(ExitHypercall, func(u []byte) { u[0], u[8], u[16], u[24] = 12, 1, 2, 3 }),
-			Exit{Reason: ExitHypercall, Number: 12}, "a call for the monitor: number 12 with 0x1, 0x2, 0x3",
+			Exit{Reason: ExitHypercall, Number: 12, Args: [9]uint64{1, 2, 3}}, "a call for the monitor: number 12 with 0x1, 0x2, 0x3",
 		},
 		"call of PAPR": {
 			exitBytes(ExitPAPR, func(u []byte) { u[0], u[1], u[16], u[24], u[32], u[80] = 0xfc, 0x7f, 1, 2, 3, 9 }),
