@@ -15,6 +15,7 @@ var paprUnchecked = map[string]string{
 	"number/poll-pending":                    "no implementer at hand offers the call: QEMU does not, and KVM leaves it to the monitor",
 	"wait/interrupt-before-next-instruction": "the probe does not see when the kernel takes an interrupt",
 	"join/last-thread":                       "every CPU would have to join, the one with the agent too",
+	"guest/preempted-running":                "a waiter that has to make way for another thread does not spin either, and no look tells the two apart each time",
 	"guest/joins-with-interrupts-off":        "Linux joins only when its partition migrates",
 }
 

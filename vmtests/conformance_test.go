@@ -152,7 +152,6 @@ var mutants = []struct {
 		{"layouts/lppaca/fields/vmxregs_in_use/offset", 0xfe, "guest/keeps-vectors"},
 		{"layouts/lppaca/bits/__old_status.SHARED_PROC/bit", 7, "guest/shared-mode"},
 		{"rules/powerpc-papr/guest/marks-idle/want/idle/number", 0, "guest/marks-idle"},
-		{"rules/powerpc-papr/guest/preempted-running/want/preempted/number", 1, "guest/preempted-running"},
 		{"rules/powerpc-papr/guest/preempted-yielded/want/preempted/number", 0, "guest/preempted-yielded"},
 		{"layouts/lppaca/fields/idle/offset", 0xb0, "guest/preempted-idle"},
 		{"rules/powerpc-papr/guest/confers-odd-count/want/even/number", 1, "guest/confers-odd-count"},

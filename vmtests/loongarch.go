@@ -192,6 +192,14 @@ func (r *Runner) loongArchGuest(ctx context.Context, t Target, o *outcome) error
 		if err := bootLoongArch(ctx, config, job, b, o); err != nil {
 			return err
 		}
+		// A serial port drops what its other end does not take in time.
+		if b.Err != nil && strings.Contains(b.Err.Error(), "event channel") {
+			o.say(fmt.Sprintf("boot %q is made once more: %v", b.Name, b.Err))
+			b.Err = nil
+			if err := bootLoongArch(ctx, config, job, b, o); err != nil {
+				return err
+			}
+		}
 		text, err := os.ReadFile(config.Console)
 		if err == nil {
 			b.Other = notEnded(b.End, string(text))
