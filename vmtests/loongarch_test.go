@@ -17,7 +17,7 @@ func TestNotEnded(t *testing.T) {
 		{"panic", "pvabi: agent: panic: no such file\nreboot: Power down\n", "did not end by panic: no such file"},
 		{"panic", "reboot: Power down\n", "did not end by panic"},
 		{"kexec", "", ""},
-		{"kexec", "pvabi: agent: kexec: kexec_load: function not implemented\n", "did not end by kexec: kexec_load: function not implemented"},
+		{"kexec", "pvabi: agent: kexec: kexec_load: operation not permitted\n", "did not end by kexec: kexec_load: operation not permitted"},
 		{"kexec", "reboot: Power down\n", "did not end by kexec"},
 	} {
 		got := notEnded(test.how, test.console)
