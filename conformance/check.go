@@ -81,6 +81,8 @@ type Suite struct {
 	// Implementer and Deviations say which known deviations apply.
 	Implementer Implementer
 	Deviations  []Deviation
+	// Costs is what is measured of the implementer; nil for nothing.
+	Costs *Costs
 	// Only, where it is set, selects the rules to look at by name.
 	Only func(rule string) bool
 	// Looks is how often [T.Until] looks before it gives up. Tests against a

@@ -51,7 +51,7 @@ func loongSuite(ctx context.Context, i Implementer, open func(microvm.Config) (m
 	}
 	s.Native = s.ABI.Conventions[0].Instructions[0].Mnemonic
 	c := loong{plain: plain}
-	s.Checks = loongChecks(c)
+	s.Checks, s.Costs = loongChecks(c), loongCosts(c)
 	return s, s.loongDiscover(ctx, c)
 }
 

@@ -41,7 +41,7 @@ func PowerPCPAPR(i Implementer, hypertas []byte, open func(microvm.Config) (micr
 	names := bytes.Split(hypertas, []byte{byte(p.Word("string-end"))})
 	return &Suite{
 		ABI: p, ISA: ppc64le.ISA, Native: "sc 1", FlagsPoison: paprFlagsPoison,
-		Checks: paprChecks(hypertas), Open: open,
+		Checks: paprChecks(hypertas), Costs: paprCosts(false), Open: open,
 		Offers: func(f abi.Feature) (bool, error) {
 			return slices.ContainsFunc(names, func(n []byte) bool { return string(n) == f.Word }), nil
 		},

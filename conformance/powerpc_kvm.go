@@ -19,7 +19,7 @@ func PowerPCKVM(release string, pageSize int, answers func(number uint64) (bool,
 	p := abi.PowerPCPAPR()
 	return &Suite{
 		ABI: p, ISA: ppc64le.ISA, Native: "sc 1", FlagsPoison: paprFlagsPoison,
-		Checks: paprKVMChecks(answers), Left: paprLeftByKVM, Open: open,
+		Checks: paprKVMChecks(answers), Costs: paprCosts(true), Left: paprLeftByKVM, Open: open,
 		// Function sets are named by the monitor. KVM has a part in one if it has any
 		// of the calls.
 		Offers: func(f abi.Feature) (bool, error) {

@@ -43,6 +43,8 @@ type Run struct {
 	// Changed are results of later looks whose verdict is not the first one's: each is
 	// a fault of the equipment, or a behaviour that is left to chance.
 	Changed []Result `json:"changed,omitempty"`
+	// Measured is what the implementer's costs came to, in a run that measured them.
+	Measured []Measured `json:"measured,omitempty"`
 }
 
 // Guest is the guest of a run, as asked for and as it told of itself.

@@ -86,6 +86,8 @@ type Event struct {
 	// Loaded comes when the guest's modules are loaded and checks begin.
 	Loaded *Loaded `json:"loaded,omitempty"`
 	Result *Result `json:"result,omitempty"`
+	// Measured is what a cost came to.
+	Measured *Measured `json:"measured,omitempty"`
 	// Fatal says why the agent could not go on: its equipment failed.
 	Fatal string `json:"fatal,omitempty"`
 	// Unreached says why no rule of the target can be looked at in this guest.

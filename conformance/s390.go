@@ -47,7 +47,7 @@ const (
 func S390(ctx context.Context, i Implementer, open func(microvm.Config) (microvm.Machine, error)) (*Suite, error) {
 	s := &Suite{
 		ABI: abi.S390(), ISA: s390x.ISA, Open: open, Implementer: i, Deviations: Deviations,
-		Checks: s390Checks(), Looks: Looks,
+		Checks: s390Checks(), Costs: s390Costs(), Looks: Looks,
 	}
 	return s, s.s390Discover(ctx)
 }

@@ -17,7 +17,7 @@ import (
 // the suite runs on, in that release, asked by the CPUs of a machine of our own.
 func X86KVM(ctx context.Context, release string, open func(microvm.Config) (microvm.Machine, error)) (*Suite, error) {
 	s := x86Suite(Implementer{Name: "Linux KVM", Version: release}, open)
-	s.Checks = x86Checks()
+	s.Checks, s.Costs = x86Checks(), x86Costs()
 	return s, s.discover(ctx)
 }
 

@@ -263,26 +263,21 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// BenchmarkTarget tells where the time of a run goes: make bench.
-func BenchmarkTarget(b *testing.B) {
-	for _, target := range Targets() {
-		b.Run(target.Name, func(b *testing.B) {
-			reachable(b, target)
-			for b.Loop() {
-				run := (&Runner{Store: artefacts, Output: b.TempDir()}).Run(b.Context(), target)
-				require.Empty(b, run.Error)
-				s := run.Seconds
-				b.ReportMetric(s.Boot, "boot-s")
-				b.ReportMetric(s.Modules, "modules-s")
-				b.ReportMetric(s.Checks, "checks-s")
-				b.ReportMetric(s.Total, "total-s")
-				if s.Boot > 0 {
-					b.ReportMetric((s.Boot+s.Modules+s.Checks)/(s.Boot+s.Modules), "last-verdict/loaded")
-				}
-				b.ReportMetric(float64(len(run.Results))/(s.Boot+s.Modules+s.Checks), "rules/s")
-				b.ReportMetric(float64(run.PeakRSS)/(1<<20), "qemu-MiB")
-				b.ReportMetric(float64(run.Guest.Image.Size)/(1<<20), "image-MiB")
-			}
-		})
+// TestMeasure has a guest measure its costs, all of them with each kind of sharing.
+func TestMeasure(t *testing.T) {
+	target, err := Find("powerpc-qemu")
+	require.NoError(t, err)
+	reachable(t, target[0])
+	run := (&Runner{Store: artefacts, Output: t.TempDir(), Rounds: 1}).Run(t.Context(), target[0])
+	require.Empty(t, run.Error, "console:\n%s", strings.Join(run.Console, "\n"))
+	assert.Empty(t, run.Results)
+	seen := map[string]int{}
+	for _, m := range run.Measured {
+		seen[m.Sharing]++
+		if assert.Len(t, m.Nanoseconds, 1, "%s, %s", m.Cost, m.Sharing) {
+			assert.Positive(t, m.Nanoseconds[0], "%s, %s", m.Cost, m.Sharing)
+		}
 	}
+	assert.NotZero(t, seen["all"])
+	assert.Equal(t, map[string]int{"none": seen["all"], "steal": seen["all"], "all": seen["all"]}, seen)
 }

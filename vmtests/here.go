@@ -62,7 +62,7 @@ func (t Target) Disturbs() map[string]string {
 // here runs a local target.
 func (r *Runner) here(ctx context.Context, t Target, o *outcome) error {
 	start := time.Now()
-	job := agent.Job{Target: t.Name, Only: r.Only}
+	job := agent.Job{Target: t.Name, Only: r.Only, Rounds: r.Rounds}
 	agent.Here(ctx, job, map[string]agent.Suite{t.Name: t.local.Suite(t.local.options)}, o.event)
 	// Who is below a machine is no matter of the kernel that runs on it.
 	o.run.Implementer = t.local.options.Implementer

@@ -35,6 +35,8 @@ type Target struct {
 	Text string
 	// Rules are what a run has a result for, in the order of the results.
 	Rules []abi.Rule
+	// Costs tells that a guest can measure what the implementer's costs are.
+	Costs bool
 
 	// Guest is how the target boots; nil where nothing boots.
 	Guest *Guest
@@ -85,7 +87,7 @@ func Targets() []Target {
 		{
 			Name: "x86-kvm", Platform: "x86-kvm", Implementer: "Linux KVM",
 			Text:  "the KVM of a Linux guest under QEMU TCG, which emulates AMD's SVM, asked by virtual CPUs of our own",
-			Rules: conformance.X86KVMRules(),
+			Rules: conformance.X86KVMRules(), Costs: true,
 			Guest: &Guest{
 				GOARCH: "amd64", CPUs: 2,
 				// Linux patches its code when KVM comes to life, which QEMU's
@@ -106,7 +108,7 @@ func Targets() []Target {
 		{
 			Name: "powerpc-kvm", Platform: "powerpc-papr", Implementer: "Linux KVM-HV",
 			Text:  "the KVM-HV of a Linux guest under QEMU TCG, a hypervisor in a guest, asked by virtual CPUs of our own",
-			Rules: conformance.PowerPCKVMRules(),
+			Rules: conformance.PowerPCKVMRules(), Costs: true,
 			Guest: &Guest{
 				// With cap-nested-papr instead, the other way to nest, QEMU 11.1 locks
 				// its guest up with a thread per CPU, and tells KVM of a decrementer
@@ -119,7 +121,7 @@ func Targets() []Target {
 		{
 			Name: "s390-qemu", Platform: "s390", Implementer: implementedByQEMU,
 			Text:  "the machine that QEMU is for s390 under TCG, asked by a module in a Linux guest",
-			Rules: slices.Concat(conformance.S390Rules(), conformance.S390GuestRules()),
+			Rules: slices.Concat(conformance.S390Rules(), conformance.S390GuestRules()), Costs: true,
 			Guest: &Guest{
 				GOARCH: "s390x", CPUs: 4, Threads: qemu.ThreadPerCPU,
 				Modules: []string{sibling},
@@ -130,7 +132,7 @@ func Targets() []Target {
 		{
 			Name: "loongarch-probe", Platform: "loongarch-kvm", Implementer: referenceHypervisor,
 			Text:  "the reference hypervisor, the project's own model of KVM on LoongArch, below QEMU TCG; asked by a module in a Linux guest. It says nothing about a real KVM",
-			Rules: conformance.LoongArchRules(),
+			Rules: conformance.LoongArchRules(), Costs: true,
 			Guest: &Guest{
 				GOARCH: "loong64", CPUs: 4, Threads: qemu.ThreadPerCPU, Reference: true,
 				Modules: []string{sibling},
@@ -151,7 +153,7 @@ func Targets() []Target {
 func pseriesTarget(name, text string, threads qemu.Threads) Target {
 	return Target{
 		Name: name, Platform: "powerpc-papr", Implementer: implementedByQEMU, Text: text,
-		Rules: slices.Concat(conformance.PowerPCPAPRRules(), conformance.PowerPCGuestRules()),
+		Rules: slices.Concat(conformance.PowerPCPAPRRules(), conformance.PowerPCGuestRules()), Costs: true,
 		Guest: &Guest{
 			GOARCH: "ppc64le", CPUs: 4, Threads: threads,
 			Modules: []string{sibling},

@@ -33,13 +33,14 @@ var xenAsked = []string{"isolcpus=1-3", "nohz_full=1-3", "irqaffinity=0", "xen.f
 // words on its command line. Xen itself is asked, too, where there are vCPUs for that and no words.
 func xenTarget(name, text string, x Xen, cpus int, words ...string) Target {
 	rules := conformance.XenGuestRules()
-	if cpus > 1 && len(words) == 0 {
+	asked := cpus > 1 && len(words) == 0
+	if asked {
 		rules, words = append(conformance.X86XenRules(), rules...), xenAsked
 	}
 	return Target{
 		Name: name, Platform: "x86-xen", Implementer: "Xen",
 		Text:  text + " under QEMU TCG, and its domain 0, a Linux guest",
-		Rules: rules,
+		Rules: rules, Costs: asked,
 		Guest: &Guest{
 			GOARCH: "amd64", CPUs: cpus, Xen: &x, Flavour: dom0Flavour,
 			// Linux patches its code, which QEMU's threads do not always see in the right order.

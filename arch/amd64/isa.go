@@ -36,8 +36,8 @@
 //
 // A Call loads all general registers but RSP, and RFLAGS as they are in the operation,
 // and stores them all. Interrupts are as Flags say during the call, and as they were
-// after it. ReadRegister and WriteRegister are RDMSR and WRMSR, Clock is RDTSC, Discover
-// is CPUID, whose EAX, EBX, ECX and EDX are in the places of RAX, RBX, RCX and RDX.
+// after it. ReadRegister and WriteRegister are RDMSR and WRMSR; on a bare CPU ReadRegister also
+// reads CR8, and 4 bytes of an I/O port ([Port]). Clock is RDTSC, Discover is CPUID, whose EAX, EBX, ECX and EDX are in the places of RAX, RBX, RCX and RDX.
 package amd64
 
 import (
@@ -111,6 +111,14 @@ func Kick(id uint64) arch.Op { return command(id, 3<<8) }
 
 // Init returns the operation that sends an INIT to the CPU with that APIC id.
 func Init(id uint64) arch.Op { return command(id, 5<<8) }
+
+// What ReadRegister knows besides model-specific registers, whose numbers have 32 bits.
+const (
+	// Port is added to the number of an I/O port.
+	Port = 1 << 32
+	// CR8 is the control register of that name, the priority of interrupts.
+	CR8 = 1 << 33
+)
 
 func command(id, low uint64) arch.Op {
 	const assert = 1 << 14

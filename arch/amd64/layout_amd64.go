@@ -73,7 +73,11 @@ const (
 	pageFault   = 14
 	withCode    = 1<<8 | 1<<10 | 1<<11 | 1<<12 | 1<<13 | 1<<14 | 1<<17 | 1<<21 | 1<<29 | 1<<30
 	vectorShift = 4 // 1<<vectorShift is VectorStride
+
+	// The bits that tell a port and CR8 from a model-specific register.
+	portBit = 32
+	cr8Bit  = 33
 )
 
 // The shifts fit the sizes, or this does not compile.
-var _ = [1]struct{}{}[arch.SlotSize-1<<slotShift+VectorStride-1<<vectorShift]
+var _ = [1]struct{}{}[arch.SlotSize-1<<slotShift+VectorStride-1<<vectorShift+Port-1<<portBit+CR8-1<<cr8Bit]

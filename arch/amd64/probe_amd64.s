@@ -299,9 +299,23 @@ readClock:
 
 readRegister:
 	MOVQ const_opArg(R14), CX
+	BTQ  $const_portBit, CX
+	JCS  readPort
+	BTQ  $const_cr8Bit, CX
+	JCS  readCR8
 	CALL ·rdmsr(SB)
 	SHLQ $32, DX
 	ORQ  DX, AX
+	JMP  value
+
+readPort:
+	MOVL CX, DX
+	INL
+	MOVL AX, AX
+	JMP  value
+
+readCR8:
+	MOVQ CR8, AX
 	JMP  value
 
 writeRegister:

@@ -22,6 +22,7 @@ const usage = `usage: pvabi COMMAND [flags] [arguments]
   targets   what there is, what can run here, and why the rest cannot
   fetch     fetch what the targets boot from into the cache
   run       boot, check, report
+  bench     measure what an exit to the hypervisor costs, with and without shared areas
   matrix    run targets with several kernels and QEMUs, or plan that for a CI engine
   agent     check the hypervisor below this very machine, as a plain program
   spec      print what the ABI says, with its sources
@@ -43,6 +44,7 @@ var commands = map[string]command{
 	"targets": targets,
 	"fetch":   fetch,
 	"run":     run,
+	"bench":   runBench,
 	"agent":   runAgent,
 	"spec":    spec,
 	"diff":    diff,

@@ -94,6 +94,10 @@ func TestDispatch(t *testing.T) {
 		{"run -bogus", 2, "", "flag provided but not defined: -bogus"},
 		{"run nosuch", 2, "", `unknown target "nosuch"; there are x86-kvm, `},
 		{"run x86-kvm -o out", 2, "", "-o stands behind an argument; flags come first"},
+		{"bench -rounds 0", 2, "", "-rounds wants a number from 1"},
+		{"bench loongarch-guest", 2, "", "target loongarch-guest has no costs to be measured; leave it out"},
+		{"bench -qemu q", 2, "", "-kernel, -modules and -qemu are for guests of one architecture"},
+		{"bench -o busy x86-kvm", 2, "", "another pvabi writes to busy"},
 		{"run -format yaml x86-kvm", 2, "", `unknown format "yaml"; there are ktap, json and junit`},
 		{"run -threads many x86-kvm", 2, "", `unknown -threads "many"; there are single and multi`},
 		{"run -rules nosuch/* x86-kvm", 2, "", `-rules "nosuch/*" selects no rule of these targets`},
@@ -294,12 +298,12 @@ func TestSave(t *testing.T) {
 	r := &conformance.Report{Schema: conformance.Schema, Runs: []*conformance.Run{{Target: "t", Results: []conformance.Result{{
 		Evidence: map[string]any{"what JSON cannot have": func() {}},
 	}}}}}
-	assert.ErrorContains(t, save(r, "tmp"), "write the results: ")
+	assert.ErrorContains(t, save(r.WriteJSON, "tmp", results), "write the results: ")
 	assert.Empty(t, entries(t, "tmp"), "whole or not at all")
 	r.Runs[0].Results = nil
-	require.NoError(t, save(r, "tmp"))
+	require.NoError(t, save(r.WriteJSON, "tmp", results))
 	assert.Equal(t, []string{"results.json"}, entries(t, "tmp"))
-	assert.ErrorContains(t, save(r, "nosuch"), "write the results: ")
+	assert.ErrorContains(t, save(r.WriteJSON, "nosuch", results), "write the results: ")
 }
 
 func TestCompare(t *testing.T) {

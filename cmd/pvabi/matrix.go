@@ -138,13 +138,14 @@ func matrix(ctx context.Context, args []string, stdout, stderr io.Writer) (int, 
 		fmt.Fprintf(stderr, "pvabi matrix: %s\n", j.Name)
 		t := targets[slices.IndexFunc(targets, func(t vmtests.Target) bool { return t.Name == j.Target })]
 		dir := filepath.Join(*output, j.Name)
-		folder, err := claim(dir, []vmtests.Target{t})
+		folder, err := claim(dir, []vmtests.Target{t}, results)
 		if err != nil {
 			return 0, err
 		}
 		r := &vmtests.Runner{Store: store, Output: dir, QEMUSuite: j.QEMU, KernelSuite: j.Kernel}
 		run := r.Run(ctx, t)
-		err = errors.Join(save(&conformance.Report{Schema: conformance.Schema, Runs: []*conformance.Run{run}}, dir), folder.Close())
+		report := &conformance.Report{Schema: conformance.Schema, Runs: []*conformance.Run{run}}
+		err = errors.Join(save(report.WriteJSON, dir, results), folder.Close())
 		if err != nil {
 			return 0, err
 		}

@@ -3,12 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
 
-	"pvabi/conformance"
 	"pvabi/vmtests"
 )
 
@@ -16,9 +16,9 @@ import (
 const results = "results.json"
 
 // claim makes the folder for results and takes it for this process alone, until the
-// file that it returns is closed. What an earlier run of the targets left there goes:
-// it must not be taken for this one's, whatever becomes of that.
-func claim(dir string, targets []vmtests.Target) (*os.File, error) {
+// file that it returns is closed. What an earlier run of the targets left there, and the
+// files that it is to write, go: they must not be taken for this one's, whatever becomes of that.
+func claim(dir string, targets []vmtests.Target, files ...string) (*os.File, error) {
 	if dir == "" {
 		return nil, errors.New("-o wants the name of a folder")
 	}
@@ -36,7 +36,10 @@ func claim(dir string, targets []vmtests.Target) (*os.File, error) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
 		return nil, errors.Join(failed(fmt.Errorf("another pvabi writes to %s", dir)), f.Close())
 	}
-	stale := []string{filepath.Join(dir, results)}
+	var stale []string
+	for _, f := range files {
+		stale = append(stale, filepath.Join(dir, f))
+	}
 	for _, t := range targets {
 		stale = append(stale, t.Console(dir))
 	}
@@ -60,8 +63,8 @@ func claim(dir string, targets []vmtests.Target) (*os.File, error) {
 // temporary is the pattern for names of files that become the report.
 const temporary = "." + results + "-*"
 
-// save writes a report into a folder, where it appears whole or not at all.
-func save(r *conformance.Report, dir string) (err error) {
+// save has a file written into a folder, where it appears whole or not at all.
+func save(write func(io.Writer) error, dir, name string) (err error) {
 	f, err := os.CreateTemp(dir, temporary)
 	if err != nil {
 		return fmt.Errorf("write the results: %w", err)
@@ -71,9 +74,9 @@ func save(r *conformance.Report, dir string) (err error) {
 			err = fmt.Errorf("write the results: %w", errors.Join(err, os.Remove(f.Name())))
 		}
 	}()
-	err = errors.Join(r.WriteJSON(f), f.Chmod(0o644), f.Close())
+	err = errors.Join(write(f), f.Chmod(0o644), f.Close())
 	if err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), filepath.Join(dir, results))
+	return os.Rename(f.Name(), filepath.Join(dir, name))
 }

@@ -32,6 +32,31 @@ func artefactFlags(fs *flag.FlagSet, r *vmtests.Runner) {
 	fs.StringVar(&r.QEMUVersion, "qemu-version", "", "take the newest QEMU whose `version` begins so")
 }
 
+// bootFlags adds those, and the flags that name files of the user's.
+func bootFlags(fs *flag.FlagSet, r *vmtests.Runner) {
+	fs.StringVar(&r.Kernel, "kernel", "", "boot this kernel `file`")
+	fs.StringVar(&r.Modules, "modules", "", "load modules out of this `folder`, lib/modules/RELEASE of the kernel")
+	fs.StringVar(&r.QEMU, "qemu", "", "run this QEMU `file`")
+	fs.StringVar(&r.Xen, "xen", "", "boot on this Xen `file`, such as xen/xen.gz of an own build")
+	artefactFlags(fs, r)
+}
+
+// checkBoot refuses files of the user's that are not for all of the targets.
+func checkBoot(r *vmtests.Runner, targets []vmtests.Target) error {
+	if (r.Kernel != "" || r.Modules != "" || r.QEMU != "") && !oneArchitecture(targets) {
+		return errors.New("-kernel, -modules and -qemu are for guests of one architecture; name the targets to run")
+	}
+	if i := slices.IndexFunc(targets, func(t vmtests.Target) bool { return !t.TakesXen() }); r.Xen != "" && i >= 0 {
+		return fmt.Errorf("-xen is not for target %s; name targets that boot on any Xen", targets[i].Name)
+	}
+	return nil
+}
+
+// cacheFlag adds the flag for the folder of the store.
+func cacheFlag(fs *flag.FlagSet) *string {
+	return fs.String("cache", "", "keep artefacts in this `folder` (default $PVABI_CACHE, or pvabi in the user's cache folder)")
+}
+
 // opened opens the store in its folder once, when it is needed.
 func opened(dir *string, refresh *bool, progress *os.File) func() (*store.Store, error) {
 	return sync.OnceValues(func() (*store.Store, error) {
@@ -53,16 +78,12 @@ func opened(dir *string, refresh *bool, progress *os.File) func() (*store.Store,
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
 	fs := flags("run", "[target...]", "Boots the targets, checks them and reports. Without targets: every one that can run here.", stderr)
 	r := &vmtests.Runner{}
-	fs.StringVar(&r.Kernel, "kernel", "", "boot this kernel `file`")
-	fs.StringVar(&r.Modules, "modules", "", "load modules out of this `folder`, lib/modules/RELEASE of the kernel")
-	fs.StringVar(&r.QEMU, "qemu", "", "run this QEMU `file`")
-	fs.StringVar(&r.Xen, "xen", "", "boot on this Xen `file`, such as xen/xen.gz of an own build")
-	artefactFlags(fs, r)
+	bootFlags(fs, r)
 	threads := fs.String("threads", "", "emulate CPUs on a `single` thread or on multi, one for each (default: the target's choice)")
 	fs.IntVar(&r.Looks, "looks", 1, "look at each rule this often in one boot; exit 2 if a verdict changes")
 	fs.IntVar(&r.Boots, "boots", 1, "boot each target this often; exit 2 if a verdict changes")
 	o := reportFlags(fs)
-	cache := fs.String("cache", "", "keep artefacts in this `folder` (default $PVABI_CACHE, or pvabi in the user's cache folder)")
+	cache := cacheFlag(fs)
 	if err := parse(fs, args); err != nil {
 		return 0, err
 	}
@@ -78,11 +99,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 	if err != nil {
 		return 0, err
 	}
-	if (r.Kernel != "" || r.Modules != "" || r.QEMU != "") && !oneArchitecture(targets) {
-		return 0, errors.New("-kernel, -modules and -qemu are for guests of one architecture; name the targets to run")
-	}
-	if i := slices.IndexFunc(targets, func(t vmtests.Target) bool { return !t.TakesXen() }); r.Xen != "" && i >= 0 {
-		return 0, fmt.Errorf("-xen is not for target %s; name targets that boot on any Xen", targets[i].Name)
+	if err := checkBoot(r, targets); err != nil {
+		return 0, err
 	}
 	r.Store = opened(cache, nil, os.Stderr)
 	o.named = fs.NArg() > 0
@@ -123,7 +141,7 @@ func (o *reporting) run(ctx context.Context, r *vmtests.Runner, targets []vmtest
 		return 0, err
 	}
 	r.Output = o.output
-	folder, err := claim(r.Output, targets)
+	folder, err := claim(r.Output, targets, results)
 	if err != nil {
 		return 0, err
 	}
@@ -148,7 +166,7 @@ func (o *reporting) run(ctx context.Context, r *vmtests.Runner, targets []vmtest
 		}
 		report.Runs = append(report.Runs, r.Run(ctx, t))
 	}
-	if err := errors.Join(save(report, r.Output), out.end(report, o.format)); err != nil {
+	if err := errors.Join(save(report.WriteJSON, r.Output, results), out.end(report, o.format)); err != nil {
 		return 0, err
 	}
 	if ctx.Err() != nil {

@@ -99,6 +99,10 @@ type Passed struct {
 	Args   [3]uint64
 }
 
+// IdlePort is an I/O port of x86 that the carrier answers for, as a monitor does that emulates a device
+// there: reads of it give nothing in particular. QEMU has the ACPI timer of its machine q35 at it.
+const IdlePort = 0x608
+
 // PageSize is the size of a page in bytes.
 const PageSize = 4096
 

@@ -185,8 +185,11 @@ func (m *machine) begin(cpu int) error {
 	})
 }
 
-// answer takes what Config.ExitHypercalls sends here.
+// answer takes what Config.ExitHypercalls sends here, and reads of IdlePort.
 func (c *cpu) answer(e kvm.Exit) bool {
+	if e.Reason == kvm.ExitIO && e.Port == IdlePort {
+		return true
+	}
 	if e.Reason != kvm.ExitHypercall {
 		return false
 	}

@@ -7,7 +7,7 @@
 //
 //	Identity            always first
 //	Loaded              once the modules are there; or Unreached or Fatal
-//	Result, Note        in any number, as the suite finds them
+//	Result, Note        in any number, as the suite finds them; or Measured
 //	Unreached or Fatal  when the suite cannot begin, or go on
 //	Finished            always last, unless the guest dies
 //
@@ -84,6 +84,8 @@ type Job struct {
 	// Looks is how often the checks are held against the table as it is; 0 is once.
 	// Of all but the first time only the verdicts that are others are told.
 	Looks int
+	// Rounds is how often the costs of a target are measured. If it is not 0, no rule is looked at.
+	Rounds int
 }
 
 // How a guest ends.
@@ -141,6 +143,9 @@ func (j Job) Words() []string {
 	if j.Looks > 1 {
 		words = append(words, "pvabi.looks="+strconv.Itoa(j.Looks))
 	}
+	if j.Rounds > 0 {
+		words = append(words, "pvabi.rounds="+strconv.Itoa(j.Rounds))
+	}
 	for _, m := range j.Mutants {
 		// The names of a table's rows have blanks, which end a word.
 		words = append(words, "pvabi.mutant="+url.QueryEscape(fmt.Sprintf("%s %s", m, strings.Join(m.Only, ","))))
@@ -176,12 +181,16 @@ func ParseJob(words []string) (Job, error) {
 			j.End = value
 		case "only":
 			j.Only = list
-		case "looks":
+		case "looks", "rounds":
 			n, err := strconv.Atoi(value)
 			if err != nil || n < 1 {
 				return Job{}, fmt.Errorf("%q: want a number from 1", word)
 			}
-			j.Looks = n
+			if key == "looks" {
+				j.Looks = n
+			} else {
+				j.Rounds = n
+			}
 		case "mutant":
 			m, err := parseMutant(value)
 			if err != nil {

@@ -126,7 +126,7 @@ func TestDoSerialisesEvents(t *testing.T) {
 }
 
 func TestParseJob(t *testing.T) {
-	job := Job{Target: "x86-kvm", Modules: []string{"kvm", "kvm_amd"}, Needs: []string{"/dev/kvm"}, Looks: 3}
+	job := Job{Target: "x86-kvm", Modules: []string{"kvm", "kvm_amd"}, Needs: []string{"/dev/kvm"}, Looks: 3, Rounds: 10}
 	got, err := ParseJob(append([]string{"console=ttyS0", ChannelWord + "/dev/ttyS1"}, job.Words()...))
 	require.NoError(t, err)
 	assert.Equal(t, job, got, "what Words says")

@@ -9,8 +9,11 @@ import (
 
 // Run does a job by the suites that were made for its target, one for each side of the ABI, in
 // their order: the checks against the platform's table as it is, as often as the job says, then
-// against it with each of the job's changes.
+// against it with each of the job's changes. A job that measures does nothing else.
 func Run(ctx context.Context, job Job, emit func(conformance.Event), suites ...*conformance.Suite) error {
+	if job.Rounds > 0 {
+		return measure(ctx, job.Rounds, emit, suites)
+	}
 	first := map[string]conformance.Verdict{}
 	for look := 1; look <= max(job.Looks, 1); look++ {
 		changed := 0
@@ -37,6 +40,19 @@ func Run(ctx context.Context, job Job, emit func(conformance.Event), suites ...*
 	}
 	for _, s := range suites {
 		if err := mutants(ctx, job.Mutants, s, emit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measure measures the costs of hypervisors.
+func measure(ctx context.Context, rounds int, emit func(conformance.Event), suites []*conformance.Suite) error {
+	for _, s := range suites {
+		if s.Costs == nil || s.Guest != nil {
+			continue
+		}
+		if err := s.Measure(ctx, rounds, func(m conformance.Measured) { emit(conformance.Event{Measured: &m}) }); err != nil {
 			return err
 		}
 	}
