@@ -89,6 +89,17 @@ func (k *KTAP) Skip(run *Run) {
 	k.EndTarget(run)
 }
 
+// Portable writes the portable questions with the verdicts of all targets as diagnostic lines.
+func (k *KTAP) Portable(r *Report) {
+	var b strings.Builder
+	if err := r.WritePortable(&b); err != nil && k.err == nil {
+		k.err = err
+	}
+	for l := range strings.Lines(b.String()) {
+		k.line("", "# %s", strings.TrimRight(l, "\n"))
+	}
+}
+
 // End writes the totals, which kselftest calls by other names, and returns the
 // first error of writing.
 func (k *KTAP) End() error {

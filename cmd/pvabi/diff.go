@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,10 +14,15 @@ import (
 )
 
 func diff(_ context.Context, args []string, stdout, stderr io.Writer) (int, error) {
-	fs := flags("diff", "OLD.json NEW.json", "Tells which rules have another verdict in NEW than in OLD. Exits 1 if one got worse.", stderr)
+	fs := flags("diff", "OLD.json NEW.json", "Tells which rules have another verdict in NEW than in OLD. Exits 1 if one got worse. "+
+		"With -implementers, tells in what implementers of one platform differ from each other.", stderr)
 	format := fs.String("format", "text", "`form` of the output: text, markdown or json")
+	implementers := fs.Bool("implementers", false, "hold implementers of one platform in results.json files against each other; -format is text or json")
 	if err := parse(fs, args); err != nil {
 		return 0, err
+	}
+	if *implementers {
+		return sideBySide(fs.Args(), *format, stdout)
 	}
 	if fs.NArg() != 2 {
 		fs.Usage()
@@ -48,6 +54,31 @@ func diff(_ context.Context, args []string, stdout, stderr io.Writer) (int, erro
 		return statusOf(changes), nil
 	}
 	return writeChanges(stdout, changes), nil
+}
+
+// sideBySide holds the implementers in results.json files against each other.
+func sideBySide(paths []string, format string, stdout io.Writer) (int, error) {
+	if len(paths) == 0 {
+		return 0, errors.New("-implementers wants the names of results.json files")
+	}
+	all := new(conformance.Report)
+	for _, path := range paths {
+		r, err := readReport(path)
+		if err != nil {
+			return 0, err
+		}
+		all.Runs = append(all.Runs, r.Runs...)
+	}
+	switch found := all.Implementers(); format {
+	case "text":
+		return conformance.ExitConforms, conformance.WriteComparisons(stdout, found)
+	case "json":
+		enc := json.NewEncoder(stdout)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", " ")
+		return conformance.ExitConforms, enc.Encode(append([]conformance.Comparison{}, found...))
+	}
+	return 0, fmt.Errorf("unknown format %q; -implementers has text and json", format)
 }
 
 // statusOf is the exit status that changes amount to.

@@ -348,5 +348,6 @@ func (o *printer) end(r *conformance.Report, format string) error {
 	case "junit":
 		return r.WriteJUnit(o.w)
 	}
+	o.ktap.Portable(r)
 	return o.ktap.End()
 }
