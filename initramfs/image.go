@@ -45,7 +45,8 @@ type Config struct {
 	// been built for it.
 	Release string
 	// Modules is the folder of the kernel's modules: lib/modules/RELEASE of the
-	// system that the kernel comes from. It is not read when Load is empty.
+	// system that the kernel comes from, or the tree that it was built in. It is
+	// not read when Load is empty.
 	Modules string
 	// Load names the modules that the guest is to load. What they depend on is
 	// found. Underscore and hyphen in a name are the same.
@@ -302,20 +303,11 @@ func openTree(dir string) (*tree, error) {
 		return nil, fmt.Errorf("open the folder of kernel modules: %s is no folder", dir)
 	}
 	t := &tree{dir: dir, root: root, files: make(map[string]string), builtin: make(map[string]bool)}
-	updates := filepath.Join(root, "updates") + string(filepath.Separator)
-	err = filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		if name, _, ok := splitName(d.Name()); ok {
-			// What is in "updates" comes before all the rest, see depmod.d(5).
-			if _, twice := t.files[name]; !twice || strings.HasPrefix(p, updates) {
-				t.files[name] = p
-			}
-		}
-		return nil
-	})
-	if err != nil {
+	read := t.walk
+	if _, err := os.Stat(filepath.Join(root, ".config")); err == nil {
+		read = t.ordered
+	}
+	if err := read(); err != nil {
 		return nil, fmt.Errorf("read the folder of kernel modules: %w", err)
 	}
 	list, err := os.ReadFile(filepath.Join(root, "modules.builtin"))
@@ -328,9 +320,44 @@ func openTree(dir string) (*tree, error) {
 		}
 	}
 	if len(t.files) == 0 && len(t.builtin) == 0 {
-		return nil, fmt.Errorf("no kernel modules in %s; give the folder lib/modules/RELEASE of the system that the kernel comes from", dir)
+		return nil, fmt.Errorf("no kernel modules in %s; give the folder lib/modules/RELEASE of the system that the kernel comes from, or the tree that it was built in", dir)
 	}
 	return t, nil
+}
+
+// walk finds the modules' files in the folder.
+func (t *tree) walk() error {
+	updates := filepath.Join(t.root, "updates") + string(filepath.Separator)
+	return filepath.WalkDir(t.root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		if name, _, ok := splitName(d.Name()); ok {
+			// What is in "updates" comes before all the rest, see depmod.d(5).
+			if _, twice := t.files[name]; !twice || strings.HasPrefix(p, updates) {
+				t.files[name] = p
+			}
+		}
+		return nil
+	})
+}
+
+// ordered finds the modules' files in a tree that a kernel was built in, by its list of them: others
+// in it may be of an earlier configuration. The list names a module by its file (6.1) or by the object
+// that it is linked from (7.2, scripts/Makefile.modfinal).
+func (t *tree) ordered() error {
+	list, err := os.ReadFile(filepath.Join(t.root, "modules.order"))
+	if err != nil {
+		return fmt.Errorf("a tree in which no modules were built: %w; run make modules there", err)
+	}
+	for line := range strings.Lines(string(list)) {
+		line = strings.TrimSpace(line)
+		file := strings.TrimSuffix(strings.TrimSuffix(line, ".o"), ".ko") + ".ko"
+		if name, _, ok := splitName(path.Base(file)); ok && line != "" {
+			t.files[name] = filepath.Join(t.root, filepath.FromSlash(file))
+		}
+	}
+	return nil
 }
 
 // read reads a module; by is the module that needs it, if any.

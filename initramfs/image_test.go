@@ -189,6 +189,30 @@ func TestBuildFollowsSymbolicLink(t *testing.T) {
 	assert.Equal(t, []string{"irqbypass", "kvm"}, image.Names())
 }
 
+// What lies about in a tree from an earlier build is not taken, and the list names modules in either way.
+func TestBuildFromTree(t *testing.T) {
+	c := config(t, "kvm-amd")
+	c.May = []string{"virtio_pci", "virtio_console"}
+	c.Modules = write(t, map[string][]byte{
+		".config":                          nil,
+		"modules.order":                    []byte("virt/lib/irqbypass.ko\narch/x86/kvm/kvm.o\narch/x86/kvm/kvm-amd.o\n"),
+		"modules.builtin":                  []byte("kernel/drivers/virtio/virtio_pci.ko\n"),
+		"arch/x86/kvm/kvm.ko":              ko(t, release, "irqbypass"),
+		"arch/x86/kvm/kvm-amd.ko":          ko(t, release, "kvm"),
+		"virt/lib/irqbypass.ko":            ko(t, release, ""),
+		"drivers/char/virtio_console.ko":   ko(t, "6.1.0", ""),
+		"drivers/virtio/virtio_pci.ko":     ko(t, "6.1.0", ""),
+		"tools/testing/selftests/other.ko": []byte("no module"),
+	})
+	image, err := Build(c)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"irqbypass", "kvm", "kvm_amd"}, image.Names())
+
+	require.NoError(t, os.Remove(filepath.Join(c.Modules, "modules.order")))
+	_, err = Build(c)
+	assert.ErrorContains(t, err, "run make modules there")
+}
+
 func TestBuildErrors(t *testing.T) {
 	dynamic := amd64ELF(elf.ET_EXEC)
 	dynamic.segments = []segment{{elf.PT_INTERP, "/lib64/ld-linux-x86-64.so.2\x00"}}

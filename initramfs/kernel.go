@@ -2,6 +2,7 @@ package initramfs
 
 import (
 	"bytes"
+	"compress/gzip"
 	"debug/elf"
 	"debug/pe"
 	"encoding/binary"
@@ -365,15 +366,24 @@ func zbootPayload(content []byte) []byte {
 	return content[start : start+uint64(le.Uint32(content[zbootPayloadSize:]))]
 }
 
-// unpackBzImage returns the ELF kernel in a whole bzImage.
-func unpackBzImage(content []byte) ([]byte, error) {
+// bzPayload is what is compressed in a whole bzImage, or nil where its header does not tell.
+func bzPayload(content []byte) []byte {
 	le := binary.LittleEndian
 	start := bzSetup(content) + uint64(le.Uint32(content[bzPayloadOffset:]))
 	end := start + uint64(le.Uint32(content[bzPayloadLength:]))
 	if start == end || end > uint64(len(content)) {
+		return nil
+	}
+	return content[start:end]
+}
+
+// unpackBzImage returns the ELF kernel in a whole bzImage.
+func unpackBzImage(content []byte) ([]byte, error) {
+	payload := bzPayload(content)
+	if payload == nil {
 		return nil, errors.New("its header does not say where the kernel is")
 	}
-	kernel, err := unpack(content[start:end])
+	kernel, err := unpack(payload)
 	if err != nil {
 		return nil, err
 	}
@@ -409,4 +419,63 @@ func note(notes []byte, order binary.ByteOrder, owner string, kind uint32) (cont
 		notes = notes[begin+pad(content):]
 	}
 	return nil, false
+}
+
+// KernelConfig returns the configuration that a kernel built with CONFIG_IKCONFIG has in itself: what
+// is compressed by gzip between two marks (kernel/configs.c). It is nil for a kernel without, and
+// for one that is compressed in a way that is not known here.
+func KernelConfig(name string) ([]byte, error) {
+	content, err := readKernel(name)
+	if err != nil {
+		return nil, err
+	}
+	info, err := inspectKernel(content)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrKernel, name, err)
+	}
+	_, config, ok := bytes.Cut(content, []byte(configMark))
+	if payload := compressed(info.Format, content); !ok && payload != nil {
+		whole, err := unpack(payload)
+		if err != nil {
+			return nil, nil
+		}
+		_, config, ok = bytes.Cut(whole, []byte(configMark))
+	}
+	if !ok {
+		return nil, nil
+	}
+	// What comes after the compressed data, the reader leaves.
+	r, err := gzip.NewReader(io.MultiReader(strings.NewReader("\x1f\x8b"), bytes.NewReader(config)))
+	if err != nil {
+		return nil, fmt.Errorf("the configuration in kernel %s: %w", name, err)
+	}
+	r.Multistream(false)
+	text, err := io.ReadAll(io.LimitReader(r, maxConfig))
+	if err != nil {
+		return nil, fmt.Errorf("the configuration in kernel %s: %w", name, err)
+	}
+	return text, nil
+}
+
+// configMark is what a configuration in a kernel begins with: the mark, then the magic of gzip.
+const configMark = "IKCFG_ST\x1f\x8b"
+
+// maxConfig bounds a configuration in bytes; those of distributions have 300 KB.
+const maxConfig = 16 << 20
+
+// compressed is what is compressed in a kernel's file, or nil where nothing is that can be found.
+func compressed(format string, content []byte) []byte {
+	switch format {
+	case FormatZboot:
+		return zbootPayload(content)
+	case FormatBzImage:
+		return bzPayload(content)
+	case FormatS390:
+		for _, c := range compressions {
+			if i := bytes.Index(content, []byte(c.magic)); i >= 0 {
+				return content[i:]
+			}
+		}
+	}
+	return nil
 }

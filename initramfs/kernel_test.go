@@ -212,6 +212,40 @@ func TestUnpackKernel(t *testing.T) {
 	}
 }
 
+func TestKernelConfig(t *testing.T) {
+	const text = "CONFIG_A=y\n"
+	embedded := append(append([]byte("IKCFG_ST"), compress(t, ".gz", []byte(text))...), "IKCFG_ED more"...)
+	with := append(vmlinux(t, elf.EM_X86_64, binary.LittleEndian, xenNote), embedded...)
+	without := vmlinux(t, elf.EM_X86_64, binary.LittleEndian, xenNote)
+	damaged := bytes.Clone(with)
+	damaged[len(without)+len("IKCFG_ST")+12] ^= 0xff
+	for name, test := range map[string]struct {
+		kernel []byte
+		want   string
+		err    string
+	}{
+		"vmlinux":          {with, text, ""},
+		"bzImage":          {bzImage(sized(compress(t, ".zst", with), len(with))), text, ""},
+		"EFI zboot":        {zboot(0x6264, compress(t, ".gz", with)), text, ""},
+		"s390":             {append(s390Image(0x10800), compress(t, ".gz", with)...), text, ""},
+		"s390, unpacked":   {append(s390Image(0x10800), embedded...), text, ""},
+		"without":          {without, "", ""},
+		"unknown, packed":  {bzImage([]byte("packed in no known way")), "", ""},
+		"damaged":          {damaged, "", "the configuration in kernel"},
+		"not even a magic": {[]byte("hello"), "", "neither bzImage, ELF"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := KernelConfig(filepath.Join(write(t, map[string][]byte{"k": test.kernel}), "k"))
+			if test.err != "" {
+				assert.ErrorContains(t, err, test.err)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, test.want, string(got))
+		})
+	}
+}
+
 func FuzzInspectKernel(f *testing.F) {
 	kernel := vmlinux(f, elf.EM_X86_64, binary.LittleEndian, xenNote)
 	f.Add(bzImage(compress(f, ".zst", kernel)))
