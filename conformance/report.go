@@ -15,8 +15,11 @@ const Schema = 1
 
 // Report is what all targets of one invocation found: the contents of results.json.
 type Report struct {
-	Schema int    `json:"schema"`
-	Runs   []*Run `json:"runs"`
+	Schema int `json:"schema"`
+	// Drift lists what in the kernel's tree, or its types, is not what the ABI says, where that
+	// was looked at without booting.
+	Drift []string `json:"drift,omitempty"`
+	Runs  []*Run   `json:"runs"`
 }
 
 // Run is what one target found.
@@ -50,7 +53,9 @@ type Run struct {
 // Guest is the guest of a run, as asked for and as it told of itself.
 type Guest struct {
 	Identity
-	Kernel  Artefact   `json:"kernel"`
+	Kernel Artefact `json:"kernel"`
+	// Config is the file that has the kernel's configuration, as far as that was found.
+	Config  string     `json:"config,omitempty"`
 	Modules []Module   `json:"modules"`
 	Image   Artefact   `json:"initramfs"`
 	Other   []Artefact `json:"other,omitempty"`

@@ -148,6 +148,9 @@ func (r *Runner) loongArchGuest(ctx context.Context, t Target, o *outcome) error
 	if err != nil {
 		return err
 	}
+	if err := o.configured(kernel, g); err != nil {
+		return err
+	}
 	emulator, err := r.emulator(ctx, g, o)
 	if err != nil {
 		return err

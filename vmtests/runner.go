@@ -14,6 +14,7 @@ import (
 	"pvabi/conformance"
 	"pvabi/initramfs"
 	"pvabi/initramfs/agent"
+	"pvabi/internal/kbuild"
 	"pvabi/internal/qemu"
 	"pvabi/internal/store"
 )
@@ -24,7 +25,8 @@ type Runner struct {
 	// Store has the artefacts. It is opened when the first target needs it.
 	Store func() (*store.Store, error)
 	// Kernel, Modules and QEMU are files and a folder of the user's that replace
-	// those of the store. A Kernel without Modules is booted without any.
+	// those of the store. A Kernel without Modules is booted without any. Modules is
+	// lib/modules/RELEASE of the kernel, or the tree that it was built in.
 	Kernel, Modules, QEMU string
 	// Xen is a file of the user's that replaces the store's in targets that take it.
 	Xen string
@@ -126,6 +128,8 @@ type outcome struct {
 	rules  []abi.Rule
 	events Events
 	fatal  string
+	// lacking are options that the guest's kernel is known to be built without.
+	lacking []conformance.Option
 }
 
 func (o *outcome) begin(t Target) {
@@ -143,6 +147,9 @@ func (o *outcome) say(text string) {
 }
 
 func (o *outcome) result(r conformance.Result) {
+	if r.Verdict == conformance.Unreached {
+		r.Reason = o.because(r.Reason, func(x conformance.Option) bool { return x.Side != "" && x.Side == r.Side })
+	}
 	if r.Mutant != "" {
 		o.run.Mutants = append(o.run.Mutants, r)
 		return
@@ -155,6 +162,34 @@ func (o *outcome) result(r conformance.Result) {
 	if o.events != nil {
 		o.events.Result(r)
 	}
+}
+
+// because adds to a reason the options that the kernel lacks, of those that are meant.
+func (o *outcome) because(reason string, meant func(conformance.Option) bool) string {
+	var names []string
+	for _, x := range o.lacking {
+		if meant(x) {
+			names = append(names, "CONFIG_"+x.Name)
+		}
+	}
+	if len(names) == 0 {
+		return reason
+	}
+	return reason + "; the kernel was built without " + strings.Join(names, ", ")
+}
+
+// configured looks for what the guest's kernel was built without, where its configuration is known.
+func (o *outcome) configured(k bootable, g *Guest) error {
+	c, file, err := kbuild.ConfigOf(k.artefact.Path, k.release, k.modules)
+	if err != nil || c == nil {
+		return err
+	}
+	o.run.Guest.Config = file
+	o.lacking = g.Lacking(c, k.modules != "")
+	for _, x := range o.lacking {
+		o.say(fmt.Sprintf("%s is without %v", file, x))
+	}
+	return nil
 }
 
 // event folds one event of an agent into the run.
@@ -198,6 +233,13 @@ func (o *outcome) end(err error) {
 		o.run.Error = "the agent failed: " + o.fatal
 	}
 	verdict, reason := conformance.Error, "not looked at: the target failed"
+	everything := func(x conformance.Option) bool { return x.Side == "" }
+	switch {
+	case o.run.Error != "":
+		o.run.Error = o.because(o.run.Error, everything)
+	case o.run.Unreached != "":
+		o.run.Unreached = o.because(o.run.Unreached, everything)
+	}
 	switch {
 	case o.run.Error == "" && o.run.Unreached != "":
 		verdict, reason = conformance.Unreached, o.run.Unreached
@@ -233,6 +275,9 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 	board.CPU = cmp.Or(g.CPU, board.CPU)
 	kernel, err := r.kernel(ctx, g, o)
 	if err != nil {
+		return err
+	}
+	if err := o.configured(kernel, g); err != nil {
 		return err
 	}
 	emulator, err := r.emulator(ctx, g, o)
@@ -310,7 +355,7 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 		Checks: max(report.ToResult-report.ToLoaded, 0), Total: report.Total,
 	}
 	if o.run.Unreached != "" && kernel.modules == "" && len(g.Modules) > 0 {
-		o.run.Unreached += "; if the kernel has modules, give their folder by -modules"
+		o.run.Unreached += "; if the kernel has modules, give their folder by -modules, or the tree that they were built in by -modules-from"
 	}
 	return err
 }

@@ -22,6 +22,7 @@ import (
 	"pvabi/abi"
 	"pvabi/conformance"
 	"pvabi/initramfs/suites"
+	"pvabi/internal/kbuild"
 	"pvabi/internal/qemu"
 )
 
@@ -75,6 +76,29 @@ type Guest struct {
 	Append []string
 	// Reference is true of a guest that runs on the reference hypervisor.
 	Reference bool
+	// Options are what a kernel has to be configured with for the rules to be looked at.
+	Options []conformance.Option
+}
+
+// Lacking are the options that a kernel with that configuration is without; none where it is nil, and so
+// not known. An option that may be m is not missed if there are modules.
+func (g *Guest) Lacking(c kbuild.Config, modules bool) (out []conformance.Option) {
+	if c == nil {
+		return nil
+	}
+	for _, x := range g.Options {
+		if !c.On(x.Name) && !(x.Module && modules && c.Module(x.Name)) {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// Judges tells whether the target looks at the kernel that its guest boots, as hypervisor or as guest,
+// and not only at what is below that.
+func (t Target) Judges() bool {
+	return t.Guest != nil && (strings.HasPrefix(t.Implementer, conformance.Linux) ||
+		slices.ContainsFunc(t.Rules, func(r abi.Rule) bool { return r.Side == abi.Guest }))
 }
 
 // sibling is a module that every kernel has, and that does nothing: the carrier kmod learns
@@ -95,6 +119,7 @@ func Targets() []Target {
 				// per CPU a guest dies in one of some ten boots.
 				Threads: qemu.OneThread,
 				Modules: []string{"kvm_amd"}, Needs: []string{"/dev/kvm"},
+				Options: conformance.X86KVMOptions(),
 			},
 		},
 		here(suites.X86KVMBelow(), suites.Options{}),
@@ -116,6 +141,7 @@ func Targets() []Target {
 				GOARCH: "ppc64le", CPUs: 2, Threads: qemu.ThreadPerCPU,
 				Machine: "cap-nested-hv=on", CPU: "POWER9",
 				Modules: []string{"kvm_hv"}, Needs: []string{"/dev/kvm"},
+				Options: conformance.PowerPCKVMOptions(),
 			},
 		},
 		{
@@ -126,7 +152,8 @@ func Targets() []Target {
 				GOARCH: "s390x", CPUs: 4, Threads: qemu.ThreadPerCPU,
 				Modules: []string{sibling},
 				// Idle CPUs are the ones that wait; nothing else may run there.
-				Append: []string{"isolcpus=1-3", "rcupdate.rcu_expedited=1"},
+				Append:  []string{"isolcpus=1-3", "rcupdate.rcu_expedited=1"},
+				Options: conformance.S390Options(),
 			},
 		},
 		{
@@ -137,13 +164,14 @@ func Targets() []Target {
 				GOARCH: "loong64", CPUs: 4, Threads: qemu.ThreadPerCPU, Reference: true,
 				Modules: []string{sibling},
 				Append:  []string{"isolcpus=1-3", "irqaffinity=0"},
+				Options: conformance.LoongArchOptions(),
 			},
 		},
 		{
 			Name: "loongarch-guest", Platform: "loongarch-kvm", Implementer: conformance.Linux,
 			Text:  "Linux as a guest of the reference hypervisor, the project's own model of KVM on LoongArch, below QEMU TCG; watched from both sides",
 			Rules: conformance.LinuxLoongArchRules(),
-			Guest: &Guest{GOARCH: "loong64", CPUs: 4, Threads: qemu.ThreadPerCPU},
+			Guest: &Guest{GOARCH: "loong64", CPUs: 4, Threads: qemu.ThreadPerCPU, Options: conformance.LoongArchOptions()},
 			boot:  (*Runner).loongArchGuest,
 		},
 	}
@@ -161,7 +189,8 @@ func pseriesTarget(name, text string, threads qemu.Threads) Target {
 			// does there otherwise ends their waits. It may not stop them for the
 			// sake of huge pages either. Each probe of the kernel's that goes waits for all
 			// CPUs, in no hurry otherwise.
-			Append: []string{"isolcpus=1-3", "irqaffinity=0", "transparent_hugepage=never", "rcupdate.rcu_expedited=1"},
+			Append:  []string{"isolcpus=1-3", "irqaffinity=0", "transparent_hugepage=never", "rcupdate.rcu_expedited=1"},
+			Options: conformance.PowerPCOptions(),
 		},
 	}
 }

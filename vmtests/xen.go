@@ -46,7 +46,8 @@ func xenTarget(name, text string, x Xen, cpus int, words ...string) Target {
 			// Linux patches its code, which QEMU's threads do not always see in the right order.
 			Threads: qemu.OneThread,
 			Modules: []string{"xen_privcmd", "xen_evtchn"}, Needs: []string{"/dev/xen/privcmd", "/dev/xen/evtchn"},
-			Append: words,
+			Append:  words,
+			Options: conformance.X86XenOptions(),
 		},
 	}
 }
