@@ -29,7 +29,7 @@ func runAgent(ctx context.Context, args []string, stdout, stderr io.Writer) (int
 	fs.StringVar(&how.Implementer.Version, "hypervisor-version", "", "the `version` of the hypervisor, where its guest cannot know it: known deviations have ranges of versions")
 	selfCheck := fs.Bool("self-check", false, "only look whether the kernel takes our module and is none the worse for it")
 	list := fs.Bool("list", false, "list the targets that this machine is, and what -disturb allows")
-	o := reportFlags(fs)
+	o := reportFlags(fs, "ktap")
 	if err := parse(fs, args); err != nil {
 		return 0, err
 	}

@@ -21,6 +21,7 @@ const usage = `usage: pvabi COMMAND [flags] [arguments]
 
   targets   what there is, what can run here, and why the rest cannot
   fetch     fetch what the targets boot from into the cache
+  check     hold a kernel that you built, or its tree, against the ABI: drift, then run
   run       boot, check, report
   bench     measure what an exit to the hypervisor costs, with and without shared areas
   matrix    run targets with several kernels and QEMUs, or plan that for a CI engine
@@ -43,6 +44,7 @@ type command func(ctx context.Context, args []string, stdout, stderr io.Writer) 
 var commands = map[string]command{
 	"targets": targets,
 	"fetch":   fetch,
+	"check":   check,
 	"run":     run,
 	"bench":   runBench,
 	"agent":   runAgent,
@@ -86,13 +88,13 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 	case errors.Is(err, flag.ErrHelp):
 		return conformance.ExitConforms
 	case errors.Is(err, errUsage):
-		return conformance.ExitFailed
+		return max(status, conformance.ExitFailed)
 	case err != nil && ctx.Err() != nil:
 		fmt.Fprintf(stderr, "pvabi %s: %v: %v\n", args[0], context.Cause(ctx), err)
-		return conformance.ExitFailed
+		return max(status, conformance.ExitFailed)
 	case err != nil:
 		fmt.Fprintf(stderr, "pvabi %s: %v\n", args[0], err)
-		return conformance.ExitFailed
+		return max(status, conformance.ExitFailed)
 	}
 	return status
 }

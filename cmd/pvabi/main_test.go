@@ -75,7 +75,8 @@ const (
 func TestDispatch(t *testing.T) {
 	files(t, map[string]string{
 		"good.json": report, "worse.json": worse, "foreign.json": foreign, "base.json": base, "empty.json": "", "text.json": "hello",
-		"cut.json": report[:len(report)/2], "file": "", "taken/results.json/x": "",
+		"cut.json": report[:len(report)/2], "file": "", "taken/results.json/x": "", "bzImage": string(bzImage()),
+		"s390": strings.Repeat("\x00", 0x10008) + "S390EP" + strings.Repeat("\x00", 0x1000), "config-": "CONFIG_S390=y\n",
 	})
 	busy, err := claim("busy", nil)
 	require.NoError(t, err)
@@ -98,7 +99,20 @@ func TestDispatch(t *testing.T) {
 		{"bench loongarch-guest", 2, "", "target loongarch-guest has no costs to be measured; leave it out"},
 		{"bench -qemu q", 2, "", "-kernel, -modules and -qemu are for guests of one architecture"},
 		{"bench -o busy x86-kvm", 2, "", "another pvabi writes to busy"},
-		{"run -format yaml x86-kvm", 2, "", `unknown format "yaml"; there are ktap, json and junit`},
+		{"run -format yaml x86-kvm", 2, "", `unknown format "yaml"; there are ktap, summary, json, junit`},
+		{"run -modules-from nosuch x86-kvm", 2, "", "-modules-from: nosuch: no kernel was built there: it has no .config"},
+		{"run -modules-from file -modules tmp x86-kvm", 2, "", "-modules-from: modules of another folder are not for the kernel of the tree"},
+		{"run -bisect -modules-from nosuch x86-kvm", 125, "", "no kernel was built there"},
+		{"run -bisect -o out -format summary -kernel nosuch x86-kvm", 125, "error      read the kernel: stat nosuch", "stat nosuch: no such file"},
+		{"run -bisect -rules nosuch/* x86-kvm", 128, "", "selects no rule"},
+		{"run -bisect -against nosuch x86-kvm", 128, "", "-against: open nosuch"},
+		{"run -bogus -bisect x86-kvm", 128, "", "flag provided but not defined: -bogus"},
+		{"run -bisect -h", 0, "", "usage: pvabi run"},
+		{"check", 2, "", "nothing to check; give the tree"},
+		{"check -linux nosuch", 2, "", "nosuch"},
+		{"check -kernel nosuch", 2, "", "nosuch"},
+		{"check -kernel bzImage x86-kvm-below", 2, "", "name the targets to run"},
+		{"check -kernel s390", 2, "", "no target looks at kernel s390, of s390x, as it is configured"},
 		{"run -threads many x86-kvm", 2, "", `unknown -threads "many"; there are single and multi`},
 		{"run -rules nosuch/* x86-kvm", 2, "", `-rules "nosuch/*" selects no rule of these targets`},
 		{"run -rules kick/*,nosuch/* x86-kvm", 2, "", `-rules "nosuch/*" selects no rule`},
@@ -306,6 +320,36 @@ func TestSave(t *testing.T) {
 	assert.ErrorContains(t, save(r.WriteJSON, "nosuch", results), "write the results: ")
 }
 
+func TestJudge(t *testing.T) {
+	read := func(text string) *conformance.Report {
+		r, err := conformance.ReadJSON(strings.NewReader(text))
+		require.NoError(t, err)
+		return r
+	}
+	gone := strings.Replace(report, "pass", "unreached", 1)
+	moved := strings.Replace(report, `"schema":1,`, `"schema":1,"drift":["a: moved"],`, 1)
+	for _, test := range []struct {
+		name, base, now string
+		bisect          bool
+		status          int
+		want            string
+	}{
+		{"the same", report, report, false, 0, "no rule has another verdict"},
+		{"drift", report, moved, false, 1, "drift   a: moved"},
+		{"drift of before", moved, moved, false, 0, ""},
+		{"no longer looked at", report, gone, false, 1, "worse   t  p/q/r: pass -> unreached"},
+		{"no longer looked at, for bisect", report, gone, true, 2, ""},
+		{"broken, for bisect", report, worse, true, 1, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var b strings.Builder
+			o := &reporting{bisect: test.bisect}
+			assert.Equal(t, test.status, o.judge(&b, read(test.base), read(test.now), nil))
+			assert.Contains(t, b.String(), test.want)
+		})
+	}
+}
+
 func TestCompare(t *testing.T) {
 	read := func(text string) *conformance.Report {
 		r, err := conformance.ReadJSON(strings.NewReader(text))
@@ -323,7 +367,7 @@ func TestCompare(t *testing.T) {
 		{worse, []string{"q/*"}, 1, "worse   t  p/q/r: pass -> fail"},
 	} {
 		var b strings.Builder
-		assert.Equal(t, test.status, compare(&b, read(base), read(test.now), test.only))
+		assert.Equal(t, test.status, new(reporting).judge(&b, read(base), read(test.now), test.only))
 		if test.want != "gone" {
 			assert.Contains(t, b.String(), test.want)
 		}

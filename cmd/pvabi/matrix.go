@@ -110,7 +110,7 @@ func matrix(ctx context.Context, args []string, stdout, stderr io.Writer) (int, 
 	kernels := fs.String("kernel-suites", strings.Join(suites, ","), "comma-separated Debian `suites` that kernels are taken from")
 	part := fs.String("shard", "", "do only every n-th job, beginning with the i-th: `i/n`")
 	output := fs.String("o", "results", "write each job's results into a folder of its own in this `folder`")
-	cache := fs.String("cache", "", "keep artefacts in this `folder` (default $PVABI_CACHE, or pvabi in the user's cache folder)")
+	cache := cacheFlag(fs)
 	if err := parse(fs, args); err != nil {
 		return 0, err
 	}

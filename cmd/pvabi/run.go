@@ -19,6 +19,7 @@ import (
 	"pvabi/abi"
 	"pvabi/conformance"
 	"pvabi/initramfs/agent"
+	"pvabi/internal/kbuild"
 	"pvabi/internal/qemu"
 	"pvabi/internal/store"
 	"pvabi/vmtests"
@@ -36,7 +37,7 @@ func artefactFlags(fs *flag.FlagSet, r *vmtests.Runner) {
 func bootFlags(fs *flag.FlagSet, r *vmtests.Runner) {
 	fs.StringVar(&r.Kernel, "kernel", "", "boot this kernel `file`")
 	fs.StringVar(&r.Modules, "modules", "", "load modules out of this `folder`, lib/modules/RELEASE of the kernel")
-	fs.StringVar(&r.QEMU, "qemu", "", "run this QEMU `file`")
+	fs.StringVar(&r.QEMU, "qemu", "", "run this QEMU `file`; its firmware may be in a folder pc-bios beside it")
 	fs.StringVar(&r.Xen, "xen", "", "boot on this Xen `file`, such as xen/xen.gz of an own build")
 	artefactFlags(fs, r)
 }
@@ -75,14 +76,17 @@ func opened(dir *string, refresh *bool, progress *os.File) func() (*store.Store,
 	})
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (status int, err error) {
+	defer func() { status = bisected(args, status, err) }()
 	fs := flags("run", "[target...]", "Boots the targets, checks them and reports. Without targets: every one that can run here.", stderr)
 	r := &vmtests.Runner{}
 	bootFlags(fs, r)
+	tree := fs.String("modules-from", "", "load modules out of this `tree`, in which the kernel was built; without -kernel, boot the kernel that was built there")
 	threads := fs.String("threads", "", "emulate CPUs on a `single` thread or on multi, one for each (default: the target's choice)")
 	fs.IntVar(&r.Looks, "looks", 1, "look at each rule this often in one boot; exit 2 if a verdict changes")
 	fs.IntVar(&r.Boots, "boots", 1, "boot each target this often; exit 2 if a verdict changes")
-	o := reportFlags(fs)
+	o := reportFlags(fs, "ktap")
+	bisectFlag(fs, o)
 	cache := cacheFlag(fs)
 	if err := parse(fs, args); err != nil {
 		return 0, err
@@ -99,6 +103,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 	if err != nil {
 		return 0, err
 	}
+	if err := fromTree(r, *tree); err != nil {
+		return 0, fmt.Errorf("-modules-from: %w", err)
+	}
 	if err := checkBoot(r, targets); err != nil {
 		return 0, err
 	}
@@ -106,6 +113,29 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 	o.named = fs.NArg() > 0
 	return o.run(ctx, r, targets, stdout, stderr)
 }
+
+// fromTree has a runner boot what was built in a tree, as far as it has no files of the user's; it does
+// nothing without a tree.
+func fromTree(r *vmtests.Runner, dir string) error {
+	if dir == "" {
+		return nil
+	}
+	if r.Kernel == "" && r.Modules != "" {
+		return errors.New("modules of another folder are not for the kernel of the tree; give its file by -kernel, too, or no -modules")
+	}
+	t, err := kbuild.Open(dir)
+	if err != nil {
+		return err
+	}
+	if r.Kernel == "" || r.Modules == "" {
+		r.Modules = t.Modules
+	}
+	r.Kernel = cmp.Or(r.Kernel, t.Kernel)
+	return nil
+}
+
+// forms are those of a report on standard output.
+var forms = []string{"ktap", "summary", "json", "junit"}
 
 // reporting is how targets are run and reported.
 type reporting struct {
@@ -115,13 +145,17 @@ type reporting struct {
 
 	strict bool
 	named  bool // the targets were named, and so must run
+	bisect bool // see bisected
+	// drift is what was found without booting, see conformance.Report.
+	drift []string
 }
 
-// reportFlags adds the flags of commands that run targets.
-func reportFlags(fs *flag.FlagSet) *reporting {
+// reportFlags adds the flags of commands that run targets. form is what the report is printed as
+// unless the user wants another one.
+func reportFlags(fs *flag.FlagSet, form string) *reporting {
 	o := &reporting{command: strings.TrimPrefix(fs.Name(), "pvabi ")}
 	fs.StringVar(&o.output, "o", "results", "write results.json, and the consoles of guests, to this `folder`")
-	fs.StringVar(&o.format, "format", "ktap", "`form` of the report on standard output: ktap, json or junit")
+	fs.StringVar(&o.format, "format", form, "`form` of the report on standard output: "+strings.Join(forms, ", "))
 	fs.StringVar(&o.rules, "rules", "", "look only at rules that match one of these comma-separated `patterns` of topic/statement, such as kick/*")
 	fs.BoolVar(&o.strict, "strict", false, "exit 1 where a listed deviation no longer shows")
 	fs.StringVar(&o.against, "against", "", "tell on standard error what changed from the results.json in this `file`, and exit 1 only where a rule got worse")
@@ -130,8 +164,8 @@ func reportFlags(fs *flag.FlagSet) *reporting {
 
 // run runs targets, reports, and returns the exit status.
 func (o *reporting) run(ctx context.Context, r *vmtests.Runner, targets []vmtests.Target, stdout, stderr io.Writer) (int, error) {
-	if !slices.Contains([]string{"ktap", "json", "junit"}, o.format) {
-		return 0, fmt.Errorf("unknown format %q; there are ktap, json and junit", o.format)
+	if !slices.Contains(forms, o.format) {
+		return 0, fmt.Errorf("unknown format %q; there are %s", o.format, strings.Join(forms, ", "))
 	}
 	base, err := readBase(o.against)
 	if err != nil {
@@ -155,7 +189,7 @@ func (o *reporting) run(ctx context.Context, r *vmtests.Runner, targets []vmtest
 		out.ktap = conformance.NewKTAP(stdout, len(targets))
 	}
 	r.Events = out
-	report := &conformance.Report{Schema: conformance.Schema, Runs: []*conformance.Run{}}
+	report := &conformance.Report{Schema: conformance.Schema, Drift: o.drift, Runs: []*conformance.Run{}}
 	for _, t := range targets {
 		if ctx.Err() != nil {
 			break
@@ -176,10 +210,58 @@ func (o *reporting) run(ctx context.Context, r *vmtests.Runner, targets []vmtest
 		fmt.Fprintf(stderr, "pvabi %s: %s\n", o.command, f)
 	}
 	status := report.ExitStatus(o.named, o.strict)
-	if base == nil || status == conformance.ExitFailed {
+	switch {
+	case status == conformance.ExitFailed:
+		return status, nil
+	case base == nil && len(o.drift) > 0:
+		return conformance.ExitBroken, nil
+	case base == nil:
 		return status, nil
 	}
-	return compare(stderr, base, report, r.Only), nil
+	return o.judge(stderr, base, report, r.Only), nil
+}
+
+// judge tells what changed from the base to a report, and returns the exit status for it.
+func (o *reporting) judge(w io.Writer, base, report *conformance.Report, only []string) int {
+	changes := compare(base, report, only)
+	status := writeChanges(w, changes)
+	unknown := !slices.ContainsFunc(changes, func(c conformance.Change) bool { return c.Worse() && c.New != conformance.Unreached })
+	if o.bisect && status == conformance.ExitBroken && unknown {
+		status = conformance.ExitFailed
+	}
+	for _, f := range report.Drift {
+		if !slices.Contains(base.Drift, f) {
+			fmt.Fprintf(w, "%-8s%s\n", "drift", f)
+			status = conformance.ExitBroken
+		}
+	}
+	return status
+}
+
+// bisectFlag adds the flag for git bisect.
+func bisectFlag(fs *flag.FlagSet, o *reporting) {
+	fs.BoolVar(&o.bisect, "bisect", false, fmt.Sprintf("exit as git bisect run wants it: %d, not 2, where this commit cannot be tested, and %d where no commit can", exitSkip, exitAbort))
+}
+
+// Exit statuses for git bisect run, of a command line with -bisect.
+const (
+	exitSkip  = 125 // what was to be tested cannot be
+	exitAbort = 128 // nor can any other commit
+)
+
+// bisected turns the exit status of a command line, or its error, into what git bisect run
+// understands, where -bisect is among its arguments: other statuses up to 127 are those of a bad
+// commit.
+func bisected(args []string, status int, err error) int {
+	switch {
+	case !slices.ContainsFunc(args, func(a string) bool { return strings.TrimLeft(a, "-") == "bisect" }):
+		return status
+	case errors.Is(err, kbuild.ErrNoBuild), err == nil && status == conformance.ExitFailed:
+		return exitSkip
+	case err != nil && !errors.Is(err, flag.ErrHelp):
+		return exitAbort
+	}
+	return status
 }
 
 // readBase reads the results to compare with; nil for no name. It comes before the run,
@@ -195,9 +277,8 @@ func readBase(path string) (*conformance.Report, error) {
 	return r, nil
 }
 
-// compare tells what changed and returns the exit status for it. Of the base only what
-// this run was to look at counts.
-func compare(w io.Writer, base, report *conformance.Report, only []string) int {
+// compare tells what changed. Of the base only what this run was to look at counts.
+func compare(base, report *conformance.Report, only []string) []conformance.Change {
 	mine := &conformance.Report{Schema: base.Schema}
 	for _, run := range base.Runs {
 		if !slices.ContainsFunc(report.Runs, func(r *conformance.Run) bool { return r.Target == run.Target }) {
@@ -210,7 +291,7 @@ func compare(w io.Writer, base, report *conformance.Report, only []string) int {
 		})
 		mine.Runs = append(mine.Runs, &part)
 	}
-	return writeChanges(w, conformance.Diff(mine, report))
+	return conformance.Diff(mine, report)
 }
 
 // failures tells why a run's exit status is that of failed equipment.
@@ -347,6 +428,8 @@ func (o *printer) end(r *conformance.Report, format string) error {
 		return r.WriteJSON(o.w)
 	case "junit":
 		return r.WriteJUnit(o.w)
+	case "summary":
+		return r.WriteSummary(o.w)
 	}
 	o.ktap.Portable(r)
 	return o.ktap.End()

@@ -66,7 +66,7 @@ func fetch(ctx context.Context, args []string, stdout, stderr io.Writer) (int, e
 	fs := flags("fetch", "[target...]", "Fetches what the targets boot from into the cache: kernels, modules, QEMU, firmware.", stderr)
 	r := &vmtests.Runner{}
 	artefactFlags(fs, r)
-	cache := fs.String("cache", "", "keep artefacts in this `folder` (default $PVABI_CACHE, or pvabi in the user's cache folder)")
+	cache := cacheFlag(fs)
 	refresh := fs.Bool("refresh", false, "ask the archive for newer versions, whatever the cache has")
 	if err := parse(fs, args); err != nil {
 		return 0, err

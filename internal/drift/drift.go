@@ -57,6 +57,12 @@ type Finding struct {
 	Note string `json:"note,omitempty"`
 }
 
+// Key renders the finding without where it was found, so that it is the same in another version.
+func (f Finding) Key() string {
+	f.File, f.Line, f.Note = "", 0, ""
+	return string(f.Kind) + ": " + strings.TrimSuffix(f.String(), " ()")
+}
+
 // String renders the finding as one line.
 func (f Finding) String() string {
 	where := f.File
@@ -108,6 +114,18 @@ func (r *Report) Drifted() bool {
 	return slices.ContainsFunc(r.Platforms, func(p Platform) bool {
 		return slices.ContainsFunc(p.Findings, func(f Finding) bool { return f.Kind.Drift() })
 	})
+}
+
+// Drift lists the keys of what moved, vanished or is new.
+func (r *Report) Drift() (keys []string) {
+	for _, p := range r.Platforms {
+		for _, f := range p.Findings {
+			if f.Kind.Drift() {
+				keys = append(keys, p.Name+": "+f.Key())
+			}
+		}
+	}
+	return keys
 }
 
 // Text renders the report for people: a line for each platform, then its findings.

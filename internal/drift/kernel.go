@@ -61,6 +61,10 @@ func Kernel(file string) (*Report, error) {
 	return r, nil
 }
 
+// ErrNoTypes is wrapped by errors about kernels that have no type information, or none that can be
+// reached.
+var ErrNoTypes = errors.New("no type information")
+
 // vmlinux reads a file, and unpacks it if it is a compressed image.
 func vmlinux(file string) ([]byte, error) {
 	data, err := os.ReadFile(file)
@@ -72,7 +76,7 @@ func vmlinux(file string) ([]byte, error) {
 	}
 	var b bytes.Buffer
 	if err := initramfs.UnpackKernel(&b, file); err != nil {
-		return nil, fmt.Errorf("%s is no ELF file, and none can be unpacked from it: %w; give the vmlinux of the build", file, err)
+		return nil, fmt.Errorf("%w: %s is no ELF file, and none can be unpacked from it: %w; give the vmlinux of the build", ErrNoTypes, file, err)
 	}
 	return b.Bytes(), nil
 }
@@ -184,7 +188,7 @@ func typesOf(image *elf.File) (*types, string, error) {
 			return t, "DWARF", nil
 		}
 	}
-	return nil, "", errors.Join(errors.New("it has neither BTF nor DWARF; build it with CONFIG_DEBUG_INFO_BTF=y, or give the tree by -linux"), err)
+	return nil, "", errors.Join(fmt.Errorf("%w: it has neither BTF nor DWARF; build it with CONFIG_DEBUG_INFO_BTF=y, or give the tree by -linux", ErrNoTypes), err)
 }
 
 func fromBTF(data []byte, wanted, enums map[string]bool) (*types, error) {
