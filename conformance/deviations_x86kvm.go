@@ -14,4 +14,13 @@ var linuxKVMDeviations = []Deviation{
 			Note: "mended by a series of patches of April 2026, msgid 20260406225359.1245490-1-seanjc@google.com",
 		}},
 	},
+	{
+		ID: "kvm-pv-unhalt-withdrawn-in-leaf-only", Rule: "x86-kvm/discovery/pv-unhalt-withdrawn",
+		Implementer: "Linux KVM", From: "5.17", Before: "6.9",
+		Text: "takes the bit out of the leaf only when CPUID is brought up to date later, as it does not yet know where the leaf is when CPUID is set, and goes on to accept the call where features are enforced",
+		Sources: []abi.Source{{
+			Tree: "Linux 6.1", Path: "arch/x86/kvm/cpuid.c", Symbol: "__kvm_update_cpuid_runtime",
+			Note: "called by kvm_set_cpuid ahead of kvm_update_kvm_cpuid_base since commit ee3a5f9e3d9b; mended by 4736d85f0d18",
+		}},
+	},
 }
