@@ -209,8 +209,42 @@ func (m *machine) restore(cpu int) error {
 	return nil
 }
 
-// settle has nothing to do: KVM can be told all there is.
-func (*machine) settle() error { return nil }
+// settleBudget is for a KVM on which a CPU that was kicked waits nevertheless.
+const settleBudget = 30 * time.Second
+
+// settle has a CPU wait that has kept a kick which nobody waited for: before Linux 6.15 it cannot be
+// taken back otherwise.
+func (m *machine) settle() error {
+	if m.config.IRQChip == None || m.config.DisableExits != 0 {
+		return nil // no CPU can be kicked
+	}
+	for i, c := range m.cpus {
+		kicked, err := c.vcpu.Kicked()
+		if err != nil {
+			return err
+		}
+		if !kicked {
+			continue
+		}
+		ctx, cancel := context.WithTimeoutCause(context.Background(), settleBudget,
+			fmt.Errorf("CPU %d was kicked, and its wait has no end after %v", i, settleBudget))
+		defer cancel()
+		if err := m.Start(i, arch.Program{{Kind: arch.Wait}}); err != nil {
+			return err
+		}
+		stop, err := m.Wait(ctx, i)
+		if err != nil {
+			return err
+		}
+		if !stop.Ended {
+			return fmt.Errorf("CPU %d did not end a wait: %s", i, stop.Reason)
+		}
+		if err := m.restore(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // callPort is the I/O port by which a call in another mode says that it is over.
 const callPort = 0xf4

@@ -70,10 +70,11 @@ func (c *VCPU) EnableAPIC() error {
 	})
 }
 
-// KVM_MP_STATE_RUNNABLE, and KVM_MP_STATE_INIT_RECEIVED.
+// KVM_MP_STATE_RUNNABLE, KVM_MP_STATE_INIT_RECEIVED and KVM_MP_STATE_HALTED.
 const (
 	runnable = 0
 	inited   = 2
+	halted   = 3
 )
 
 // Inited tells whether the CPU, which must not run, has taken an INIT and waits to be started.
@@ -92,8 +93,26 @@ func (c *VCPU) MarkStopped() error {
 	})
 }
 
-// Wake makes the CPU one that runs, not one that waits to be started by another. It also
-// forgets a kick that nobody waited for (kvm_set_mp_state in arch/x86/kvm/x86.h).
+// Kicked tells whether the CPU, which must not run, has been kicked and nobody waited for it: of a CPU
+// that waits KVM says then that it runs (kvm_arch_vcpu_ioctl_get_mpstate in arch/x86/kvm/x86.c). The CPU
+// is one that runs afterwards, which forgets the kick from 6.15 on.
+func (c *VCPU) Kicked() (bool, error) {
+	state := uint32(halted)
+	err := c.do(func() error {
+		if err := pass(c.fd, setMPState, &state); err != nil {
+			return named("KVM_SET_MP_STATE", err)
+		}
+		return named("KVM_GET_MP_STATE", pass(c.fd, getMPState, &state))
+	})
+	if err != nil {
+		return false, err
+	}
+	return state == runnable, c.Wake()
+}
+
+// Wake makes the CPU one that runs, not one that waits to be started by another. From Linux
+// 6.15 on it also forgets a kick that nobody waited for (kvm_set_mp_state in
+// arch/x86/kvm/x86.h).
 func (c *VCPU) Wake() error {
 	return c.do(func() error {
 		state := uint32(runnable)
