@@ -44,10 +44,11 @@ type answer struct {
 	// Release is a kernel's "uname -r".
 	Release string `json:"release,omitempty"`
 	Parts   []part `json:"parts"`
-	// Root is a folder of links, relative to the store, with the links' names
-	// and what they say. Only a QEMU has one.
-	Root  string            `json:"root,omitempty"`
-	Links map[string]string `json:"links,omitempty"`
+	// Root is a folder of links to libraries and modules, relative to the store,
+	// with the links' names and what they say. Only a QEMU has one.
+	Root    string            `json:"root,omitempty"`
+	Links   map[string]string `json:"links,omitempty"`
+	Modules map[string]string `json:"modules,omitempty"`
 }
 
 const answerSchema = 1

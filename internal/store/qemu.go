@@ -59,6 +59,13 @@ const (
 	keepData      = `^usr/share/(qemu|seabios)/`
 )
 
+// Debian's QEMU 7.2 for x86 has TCG in modules of its own, which another package has; 10.0 has not.
+const (
+	modular      = "1:10"
+	modulesOwner = "qemu-system-common"
+	keepModules  = `^usr/lib/[^/]+/qemu/accel-tcg-[^/]+\.so$`
+)
+
 // QEMU returns an emulator with all that it needs, fetched where the store does
 // not have it. It runs with its own dynamic linker and libraries, so that the
 // host's may be of any age.
@@ -174,6 +181,9 @@ func qemuParts(ctx context.Context, ar *archive, arch *architecture, emulator re
 		if slices.Contains(arch.data, r.Name) {
 			a.Parts = append(a.Parts, part{Package: r.Package, Folder: "data", Keep: keepData, Size: r.Size})
 		}
+		if r.Name == modulesOwner && compareVersions(emulator.Version, modular) < 0 {
+			a.Parts = append(a.Parts, part{Package: r.Package, Folder: "modules", Keep: keepModules, Size: r.Size})
+		}
 	}
 	for _, r := range libraries(closure, emulator.Name) {
 		a.Parts = append(a.Parts, part{Package: r.Package, Folder: "library", Keep: keepLibraries, Size: r.Size})
@@ -181,8 +191,7 @@ func qemuParts(ctx context.Context, ar *archive, arch *architecture, emulator re
 	return a, nil
 }
 
-// In a QEMU's root: the folder of the links to its libraries, and one that stays
-// empty.
+// In a QEMU's root: the folders of the links to its libraries and to its modules.
 const (
 	libFolder    = "lib"
 	moduleFolder = "modules"
@@ -212,12 +221,16 @@ func (s *Store) linkLibraries(a *answer, manifests []*manifest, arch *architectu
 		path string // relative to the store
 	}
 	have := make(map[string]library)
+	var modules []string // relative to the store
 	for _, m := range manifests {
-		if m.Part.Keep != keepLibraries {
-			continue
-		}
 		for _, f := range m.Files {
-			have[path.Base(f.Path)] = library{m.Part, path.Join(m.Part.dir(), f.Path)}
+			at := path.Join(m.Part.dir(), f.Path)
+			switch m.Part.Keep {
+			case keepLibraries:
+				have[path.Base(f.Path)] = library{m.Part, at}
+			case keepModules:
+				modules = append(modules, at)
+			}
 		}
 	}
 	loader, err := interpreter(program)
@@ -227,6 +240,14 @@ func (s *Store) linkLibraries(a *answer, manifests []*manifest, arch *architectu
 	needs, err := needed(program)
 	if err != nil {
 		return err
+	}
+	// Libraries that a module needs and the program does not are not looked for: TCG's has none.
+	a.Modules = nil
+	for _, m := range modules {
+		if a.Modules == nil {
+			a.Modules = make(map[string]string)
+		}
+		a.Modules[path.Base(m)] = path.Join("../../..", m) // from roots/NAME/modules
 	}
 	used := make(map[part]bool)
 	links := make(map[string]string)
@@ -249,9 +270,17 @@ func (s *Store) linkLibraries(a *answer, manifests []*manifest, arch *architectu
 	}
 	a.Parts = slices.DeleteFunc(a.Parts, func(p part) bool { return p.Keep == keepLibraries && !used[p] })
 	a.Links = links
-	names, err := json.Marshal(links) // sorted
-	if err != nil {
-		return err
+	linked := []map[string]string{links}
+	if a.Modules != nil {
+		linked = append(linked, a.Modules)
+	}
+	var names []byte
+	for _, l := range linked {
+		sorted, err := json.Marshal(l)
+		if err != nil {
+			return err
+		}
+		names = append(names, sorted...)
 	}
 	digest := sha256.Sum256(names)
 	stem := part{Package: Package{arch.emulator, a.Version, a.Parts[0].Arch, ""}}.fileStem()
@@ -267,17 +296,24 @@ func (s *Store) checkRoot(a *answer) error {
 	if _, err := os.Stat(s.path(a.Root, moduleFolder)); err != nil {
 		return err
 	}
-	for name, want := range a.Links {
-		link := s.path(a.Root, libFolder, name)
-		if got, err := os.Readlink(link); errors.Is(err, fs.ErrNotExist) {
-			return &damage{link, "missing"}
-		} else if err != nil {
-			return err
-		} else if got != want {
-			return &damage{link, "a link to " + got + ", want " + want}
+	for dir, links := range a.linkedIn() {
+		for name, want := range links {
+			link := s.path(a.Root, dir, name)
+			if got, err := os.Readlink(link); errors.Is(err, fs.ErrNotExist) {
+				return &damage{link, "missing"}
+			} else if err != nil {
+				return err
+			} else if got != want {
+				return &damage{link, "a link to " + got + ", want " + want}
+			}
 		}
 	}
 	return nil
+}
+
+// linkedIn are the links in a QEMU's root by the folder that they are in.
+func (a *answer) linkedIn() map[string]map[string]string {
+	return map[string]map[string]string{libFolder: a.Links, moduleFolder: a.Modules}
 }
 
 // makeRoot makes an answer's root unless it is there. The lock must be held.
@@ -293,14 +329,14 @@ func (s *Store) makeRoot(a *answer) error {
 	if err := os.Chmod(fresh, 0o755); err != nil {
 		return err
 	}
-	for _, dir := range []string{libFolder, moduleFolder} {
+	for dir, links := range a.linkedIn() {
 		if err := os.Mkdir(filepath.Join(fresh, dir), 0o755); err != nil {
 			return err
 		}
-	}
-	for name, to := range a.Links {
-		if err := os.Symlink(to, filepath.Join(fresh, libFolder, name)); err != nil {
-			return err
+		for name, to := range links {
+			if err := os.Symlink(to, filepath.Join(fresh, dir, name)); err != nil {
+				return err
+			}
 		}
 	}
 	return s.place(fresh, a.Root)

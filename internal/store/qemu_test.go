@@ -55,6 +55,11 @@ func read(t *testing.T, name string) string {
 // libraries in two packages, and packages that it depends on and does not need.
 // A package or library of the name without is left out.
 func publishQEMU(t *testing.T, a *fakeArchive, without string) {
+	publishQEMUVersion(t, a, without, "1:99.1+ds-1")
+}
+
+// publishQEMUVersion is publishQEMU for another version.
+func publishQEMUVersion(t *testing.T, a *fakeArchive, without, version string) {
 	t.Helper()
 	program, _, libs := dynamicProgram(t)
 	debian, err := host()
@@ -71,18 +76,43 @@ func publishQEMU(t *testing.T, a *fakeArchive, without string) {
 		}
 	}
 	debs := []fakeDeb{
-		{name: "qemu-system-x86", version: "1:99.1+ds-1", arch: debian, section: "otherosfs", depends: "libc6, libothers, qemu-system-common", files: map[string]string{
+		{name: "qemu-system-x86", version: version, arch: debian, section: "otherosfs", depends: "libc6, libothers, qemu-system-common", files: map[string]string{
 			"usr/bin/qemu-system-x86_64": read(t, program), "usr/bin/qemu-system-i386": "not kept",
 		}},
 		libc, others,
 		{name: "libunused", version: "1", arch: debian, section: "libs", files: map[string]string{"usr/lib/some-linux-abi/libunused.so.1": "x"}},
-		{name: "qemu-system-common", version: "1", arch: debian, section: "otherosfs", depends: "an-init-system"},
+		{name: "qemu-system-common", version: "1", arch: debian, section: "otherosfs", depends: "an-init-system", files: map[string]string{
+			"usr/lib/some-linux-abi/qemu/accel-tcg-x86_64.so": "x", "usr/lib/some-linux-abi/qemu/ui-gtk.so": "not kept",
+		}},
 		{name: "an-init-system", version: "1", arch: debian, section: "admin", depends: "libinit"},
 		{name: "libinit", version: "1", arch: debian, section: "libs"},
 		{name: "qemu-system-data", version: "1", arch: "all", section: "otherosfs", files: map[string]string{"usr/share/qemu/linuxboot.bin": "x", "usr/share/doc/x": "not kept"}},
 		{name: "seabios", version: "1", arch: "all", section: "otherosfs", files: map[string]string{"usr/share/seabios/bios.bin": "x"}},
 	}
 	a.publish(Suite, debian, slices.DeleteFunc(debs, func(d fakeDeb) bool { return d.name == without })...)
+}
+
+// An old QEMU finds its TCG in a folder of the store's.
+func TestModularQEMU(t *testing.T) {
+	a := newArchive(t)
+	publishQEMUVersion(t, a, "", "1:7.2+ds-1")
+	dir := t.TempDir()
+	s, _ := openFake(t, dir)
+	q, err := s.unpackedQEMU(t.Context(), QEMUSpec{GOARCH: "amd64"})
+	require.NoError(t, err)
+	folder, ok := strings.CutPrefix(q.Env[0], "QEMU_MODULE_DIR=")
+	require.True(t, ok)
+	modules, err := os.ReadDir(folder)
+	require.NoError(t, err)
+	require.Len(t, modules, 1)
+	got, err := os.ReadFile(path.Join(folder, "accel-tcg-x86_64.so"))
+	require.NoError(t, err)
+	assert.Equal(t, "x", string(got))
+
+	require.NoError(t, os.Remove(path.Join(folder, "accel-tcg-x86_64.so")))
+	_, err = s.unpackedQEMU(t.Context(), QEMUSpec{GOARCH: "amd64"})
+	require.NoError(t, err)
+	assert.FileExists(t, path.Join(folder, "accel-tcg-x86_64.so"), "a missing link is made again")
 }
 
 func TestUnpackedQEMU(t *testing.T) {
