@@ -447,8 +447,14 @@ func InstalledQEMU(ctx context.Context, goarch string) (*QEMU, error) {
 	return q, nil
 }
 
+func isDir(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
+}
+
 // QEMUFile takes a program of the user's own for the emulator of an
-// architecture. Whether it emulates that one is found out by booting.
+// architecture, with the firmware in a folder pc-bios beside it, if there is one. Whether it
+// emulates that architecture is found out by booting.
 func QEMUFile(ctx context.Context, goarch, program string) (*QEMU, error) {
 	if _, err := guest(goarch); err != nil {
 		return nil, err
@@ -462,6 +468,10 @@ func QEMUFile(ctx context.Context, goarch, program string) (*QEMU, error) {
 		return nil, fmt.Errorf("store: %w", err)
 	}
 	q := &QEMU{GOARCH: goarch, Command: []string{program}, Program: program, SHA256: sum}
+	// A build of QEMU has its firmware there (configure, pc-bios).
+	if firmware := filepath.Join(filepath.Dir(program), "pc-bios"); isDir(firmware) {
+		q.Command = append(q.Command, "-L", firmware)
+	}
 	q.Version, err = version(ctx, q)
 	if err != nil {
 		return nil, err

@@ -332,6 +332,12 @@ func TestQEMUFile(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "12.0.50", q.Version)
 	assert.True(t, filepath.IsAbs(q.Command[0]))
+	assert.Len(t, q.Command, 1)
+
+	require.NoError(t, os.Mkdir("pc-bios", 0o755))
+	q, err = QEMUFile(t.Context(), "amd64", "own")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"-L", filepath.Join(filepath.Dir(q.Program), "pc-bios")}, q.Command[1:], "the firmware of the same build")
 }
 
 // FuzzELF has the readers of programs and libraries read foreign bytes.
