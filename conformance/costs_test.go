@@ -89,7 +89,7 @@ func TestMeasure(t *testing.T) {
 		turns := got[0].Turns
 		assert.Greater(t, turns, uint64(1000), "as many turns as take about as long as is wanted")
 		assert.Equal(t, []Measured{
-			{"discover", "none", turns, []float64{55, 55, 55}, 0}, {"discover", "steal", turns, []float64{80, 80, 80}, 0},
+			{"discover", "none", turns, []float64{55, 55, 55}, 0, ""}, {"discover", "steal", turns, []float64{80, 80, 80}, 0, ""},
 		}, got)
 		assert.Equal(t, []uint64{1, 0, 1, 0, 1, 0}, m.writes, "the area is there in every second program, and taken back")
 	})

@@ -35,7 +35,7 @@ func paprCosts(kept bool) *Costs {
 // paprSharing registers areas by REGISTER_VPA. What was registered before is so again at the end. far has
 // the decrementer, which would end waits, be far from 0; carriers that share CPUs with a kernel see to that.
 func paprSharing(t *T, m microvm.Machine, far bool) []Sharing {
-	const hours = 1 << 44 // in ticks
+	const seconds = 1<<31 - 1 // in ticks, and the most of a decrementer of 32 bits
 	none, steal, all := Sharing{Name: SharingNames[0]}, Sharing{Name: SharingNames[1]}, Sharing{Name: SharingNames[2]}
 	reg, layout := t.registration(), t.ABI.Layout("lppaca")
 	for cpu := range none.Begin {
@@ -60,7 +60,7 @@ func paprSharing(t *T, m microvm.Machine, far bool) []Sharing {
 		without := arch.Program{reg.op("DEREGISTER_SLB", id, 0), reg.op("DEREGISTER_DTL", id, 0)}
 		quiet := append(arch.Program{interruptsOp(0)}, without...)
 		if far {
-			quiet = append(quiet, t.decrementer(hours))
+			quiet = append(quiet, t.decrementer(seconds))
 		}
 		none.Begin[cpu] = append(quiet[:len(quiet):len(quiet)], reg.op("DEREGISTER_VPA", id, 0))
 		steal.Begin[cpu] = append(quiet[:len(quiet):len(quiet)], reg.op("REGISTER_VPA", id, plain.real))

@@ -67,6 +67,9 @@ func Rows(run *conformance.Run) []Row {
 	first := map[string][]float64{}
 	var out []Row
 	for _, m := range run.Measured {
+		if m.Failed != "" {
+			continue
+		}
 		s := stats.Sample{Xs: m.Nanoseconds}
 		r := Row{
 			Cost: m.Cost, Sharing: m.Sharing, N: len(m.Nanoseconds),
@@ -136,7 +139,10 @@ func WriteTables(w io.Writer, runs []*conformance.Run) error {
 		b.WriteByte('\n')
 		table(&b, header, cells(Rows(run)))
 		for _, m := range run.Measured {
-			if m.Retaken > 0 {
+			switch {
+			case m.Failed != "":
+				fmt.Fprintf(&b, "\n%s, areas %s: not measured: %s\n", m.Cost, m.Sharing, m.Failed)
+			case m.Retaken > 0:
 				fmt.Fprintf(&b, "\n%s, areas %s: %d values were taken again, as a CPU waited in vain.\n", m.Cost, m.Sharing, m.Retaken)
 			}
 		}

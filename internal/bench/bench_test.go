@@ -34,6 +34,7 @@ func runs() []*conformance.Run {
 				{Cost: "cpuid", Sharing: "none", Turns: 1000, Nanoseconds: up(20000, 10)},
 				{Cost: "cpuid", Sharing: "steal", Turns: 1000, Nanoseconds: up(22000, 11)},
 				{Cost: "cpuid", Sharing: "all", Turns: 1000, Nanoseconds: up(20005, 10)},
+				{Cost: "ipi", Sharing: "none", Retaken: 10, Failed: "a CPU waited in vain"},
 				{Cost: "two-values", Sharing: "none", Turns: 1, Nanoseconds: []float64{1, 2}},
 			},
 		},
