@@ -433,13 +433,15 @@ func KernelConfig(name string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrKernel, name, err)
 	}
-	_, config, ok := bytes.Cut(content, []byte(configMark))
-	if payload := compressed(info.Format, content); !ok && payload != nil {
-		whole, err := unpack(payload)
-		if err != nil {
-			return nil, nil
+	config, ok := []byte(nil), false
+	if payload := compressed(info.Format, content); payload != nil {
+		if whole, err := unpack(payload); err == nil {
+			_, config, ok = bytes.Cut(whole, []byte(configMark))
 		}
-		_, config, ok = bytes.Cut(whole, []byte(configMark))
+	}
+	// What is compressed can have a part of it as it is, so that this comes second.
+	if !ok {
+		_, config, ok = bytes.Cut(content, []byte(configMark))
 	}
 	if !ok {
 		return nil, nil
