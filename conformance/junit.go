@@ -13,15 +13,19 @@ type junitSuites struct {
 }
 
 type junitSuite struct {
-	Name       string          `xml:"name,attr"`
-	Tests      int             `xml:"tests,attr"`
-	Failures   int             `xml:"failures,attr"`
-	Errors     int             `xml:"errors,attr"`
-	Skipped    int             `xml:"skipped,attr"`
-	Time       string          `xml:"time,attr"`
-	Properties []junitProperty `xml:"properties>property"`
-	Cases      []junitCase     `xml:"testcase"`
-	SystemErr  string          `xml:"system-err,omitempty"`
+	Name       string           `xml:"name,attr"`
+	Tests      int              `xml:"tests,attr"`
+	Failures   int              `xml:"failures,attr"`
+	Errors     int              `xml:"errors,attr"`
+	Skipped    int              `xml:"skipped,attr"`
+	Time       string           `xml:"time,attr"`
+	Properties *junitProperties `xml:"properties"`
+	Cases      []junitCase      `xml:"testcase"`
+	SystemErr  string           `xml:"system-err,omitempty"`
+}
+
+type junitProperties struct {
+	Properties []junitProperty `xml:"property"`
 }
 
 type junitProperty struct {
@@ -39,8 +43,11 @@ type junitCase struct {
 	Out     string     `xml:"system-out,omitempty"`
 }
 
+// junitText is a failure, an error, or what was skipped. Viewers list the message, and show the text
+// where they are asked for it.
 type junitText struct {
 	Message string `xml:"message,attr"`
+	Type    string `xml:"type,attr,omitempty"`
 	Text    string `xml:",chardata"`
 }
 
@@ -54,12 +61,17 @@ func (r *Report) WriteJUnit(w io.Writer) error {
 			{"implementer", run.Implementer.Name + " " + run.Implementer.Version},
 			{"guest", run.Guest.Release}, {"qemu", run.QEMU.Version}, {"command", run.QEMU.Command},
 		} {
-			s.Properties = append(s.Properties, junitProperty{p[0], clean(p[1])})
+			if value := strings.TrimSpace(clean(p[1])); value != "" {
+				if s.Properties == nil {
+					s.Properties = new(junitProperties)
+				}
+				s.Properties.Properties = append(s.Properties.Properties, junitProperty{p[0], value})
+			}
 		}
 		if run.Unreached != "" || run.Error != "" {
 			c := junitCase{Class: run.Target, Name: "target", Time: "0"}
 			if run.Error != "" {
-				c.Error = &junitText{Message: clean(run.Error)}
+				c.Error = &junitText{Message: clean(run.Error), Type: string(Error)}
 				s.Errors++
 			} else {
 				c.Skipped = &junitText{Message: clean(run.Unreached)}
@@ -69,13 +81,15 @@ func (r *Report) WriteJUnit(w io.Writer) error {
 		}
 		for _, res := range run.Results {
 			c := junitCase{Class: run.Target, Name: res.Rule, Time: seconds(res.Seconds)}
-			said := &junitText{Message: clean(res.Reason), Text: clean(fmt.Sprintf("expected %s\nobserved %s", res.Expected, res.Observed))}
 			switch res.Verdict {
 			case Fail:
-				c.Failure = said
+				c.Failure = &junitText{
+					Message: strings.Join(strings.Fields(clean(fmt.Sprintf("expected %s; observed %s", res.Expected, res.Observed))), " "), Type: string(Fail),
+					Text: clean(strings.TrimSpace(fmt.Sprintf("expected %s\nobserved %s\n%s", res.Expected, res.Observed, res.Reason))),
+				}
 				s.Failures++
 			case Error:
-				c.Error = said
+				c.Error = &junitText{Message: clean(res.Reason), Type: string(Error)}
 				s.Errors++
 			case Absent, Unreached:
 				c.Skipped = &junitText{Message: clean(string(res.Verdict) + ": " + res.Reason)}
