@@ -939,7 +939,8 @@ func paprRegister() Check {
 			offset := boundary - align
 			page.put(offset+reg.limit("LENGTH_AT"), lengthSize(function), align+8)
 			if minimum[function] > align {
-				offset = boundary - minimum[function] + align - minimum[function]%align
+				// Long enough, and a multiple of the alignment away.
+				offset = boundary - minimum[function]
 				offset -= offset % align
 				page.put(offset+reg.limit("LENGTH_AT"), lengthSize(function), boundary-offset+8)
 			}
@@ -1107,8 +1108,11 @@ func paprInUse() Check {
 		t.Evidence(fields, "changed", changed)
 		t.Equal(fields, "fields changed", t.Want(fields, "changed"), len(changed))
 
-		// A second call off the area makes sure that the first has taken effect.
+		// A second call off the area makes sure that the first has taken effect, and so does a wait.
 		off := reg.op("DEREGISTER_VPA", id, 0)
+		look := load(first.Address()+count.Offset, count.Size)
+		r := t.run(m, caller, interruptsOp(0), one, off, t.decrementer(1), waitOp(0), look, t.decrementer(1), waitOp(0), look, reg.op("REGISTER_VPA", id, own))
+		t.Equal(gone, "yield_count changed by a wait", t.Want(gone, "changed"), bit(r[5].Value != r[8].Value))
 		phase(one, off)
 		old := first.Bytes()
 		phase(off)

@@ -171,11 +171,11 @@ func (c *cpu) do(op *arch.Op, r *arch.Result, next *int) (t trap) {
 		if t.raised {
 			return t
 		}
-		r.Regs, r.Flags = regs, flags
-		if op.Kind == arch.CallLength {
-			r.Value = length
-		}
+		r.Regs, r.Flags, r.Value = regs, flags, length
 	case arch.Wait:
+		if w, ok := hv.(waiter); ok {
+			return w.waitCall(c, arg[0] == 1, op, r)
+		}
 		return c.wait(arg[0] == 1)
 	case arch.Load:
 		if !m.mapped(arg[0], arg[1]) {

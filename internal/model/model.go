@@ -44,6 +44,7 @@ var platforms = map[string]struct {
 	mutants func() []Mutant
 }{
 	"x86-kvm":       {x86KVMHosts, x86KVMMutants},
+	"powerpc-papr":  {paprHosts, paprMutants},
 	"x86-xen":       {xenHosts, xenMutants},
 	"loongarch-kvm": {loongArchHosts, loongArchMutants},
 }
@@ -146,6 +147,11 @@ type monitored interface {
 	timeOfDay() uint64
 	// callIn does the call instruction of that form in a mode of 32 bits.
 	callIn(c *cpu, form uint64, regs *[16]uint64, flags *uint64) trap
+}
+
+// waiter is a hypervisor whose Wait is a call, which leaves registers.
+type waiter interface {
+	waitCall(c *cpu, interrupts bool, op *arch.Op, r *arch.Result) trap
 }
 
 // trap is an exception; the zero value is none.

@@ -1,0 +1,80 @@
+package conformance_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"pvabi/abi"
+	"pvabi/conformance"
+	"pvabi/conformance/microvm"
+	"pvabi/internal/model"
+)
+
+// The suite of powerpc-papr against the project's own model of what PAPR says.
+
+func paprSuite(_ context.Context, open func(microvm.Config) (microvm.Machine, error)) (*conformance.Suite, error) {
+	s := conformance.PowerPCPAPR(conformance.Implementer{Name: "model"}, model.PAPRFunctions(), open)
+	return s, nil
+}
+
+func paprName(r conformance.Result) string { return strings.TrimPrefix(r.Rule, "powerpc-papr/") }
+
+func TestPAPRModelConforms(t *testing.T) {
+	for seed := range uint64(5) {
+		judgeBy(t, paprSuite, model.Hosts("powerpc-papr")[0].Open, seed, nil, func(r conformance.Result) bool {
+			assert.Equal(t, conformance.Pass, r.Verdict, "seed %d: %s", seed, describe(r))
+			return true
+		})
+	}
+}
+
+// The model with what QEMU does otherwise breaks the rules that QEMU is known to break, and no others:
+// the list of deviations and the model are held against each other.
+func TestPAPRModelIsQEMU(t *testing.T) {
+	qemu := conformance.Implementer{Name: "QEMU", Version: "11.1.2"}
+	var want, got []string
+	for _, d := range conformance.Deviations {
+		if name, ours := strings.CutPrefix(d.Rule, "powerpc-papr/"); ours && d.Applies(qemu) && !strings.HasPrefix(name, "guest/") {
+			want = append(want, name)
+		}
+	}
+	judgeBy(t, paprSuite, model.PAPRAsQEMU(), 1, nil, func(r conformance.Result) bool {
+		if r.Verdict == conformance.Fail {
+			got = append(got, paprName(r))
+		} else {
+			assert.Contains(t, []conformance.Verdict{conformance.Pass, conformance.Unreached}, r.Verdict, describe(r))
+		}
+		return true
+	})
+	assert.ElementsMatch(t, want, got)
+}
+
+func TestPAPRModelMutants(t *testing.T) {
+	mutants := model.Mutants("powerpc-papr")
+	assert.GreaterOrEqual(t, len(mutants), 20)
+	for _, m := range mutants {
+		t.Run(m.Name, func(t *testing.T) {
+			require.NotEmpty(t, m.Rules)
+			for _, rule := range slices.Concat(m.Rules, m.Controls) {
+				require.True(t, abi.PowerPCPAPR().HasRule(rule), "no rule %s", rule)
+			}
+			var noticed, unjudged []string
+			judgeBy(t, paprSuite, m.Open, 1, nil, func(r conformance.Result) bool {
+				switch r.Verdict {
+				case conformance.Fail:
+					noticed = append(noticed, paprName(r))
+				case conformance.Error, conformance.Unreached:
+					unjudged = append(unjudged, paprName(r))
+				}
+				return true
+			})
+			assert.ElementsMatch(t, m.Rules, noticed, "%s: rules found broken", m.Text)
+			assert.ElementsMatch(t, m.Controls, unjudged, "%s: rules that cannot be judged", m.Text)
+		})
+	}
+}
