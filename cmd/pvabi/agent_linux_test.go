@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,37 +17,18 @@ import (
 
 	"pvabi/conformance"
 	"pvabi/conformance/kmod"
-	"pvabi/initramfs"
-	"pvabi/initramfs/agent"
+	"pvabi/internal/guesttest"
 	"pvabi/internal/qemu"
-	"pvabi/internal/store"
 )
 
 // inGuest is where the guests of TestAgent have the command.
 const inGuest = "bin/pvabi"
-
-// guestMain is PID 1 of the guests of TestAgent. It runs the command as anybody would; its own
-// tests are what the guest's agent does.
-func guestMain(m *testing.M) {
-	os.Args = []string{os.Args[0], "-test.v", "-test.run=^TestInGuest$"}
-	err := agent.Main(map[string]agent.Suite{"agent": func(context.Context, agent.Job, func(conformance.Event)) error {
-		if code := m.Run(); code != 0 {
-			return fmt.Errorf("tests failed, with status %d; the console has them", code)
-		}
-		return nil
-	}})
-	fmt.Println(err) // which PID 1 has only before anything else
-}
 
 // TestAgent boots Debian's kernels and has pvabi agent run there as a plain program.
 func TestAgent(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots guests; not done under -short")
 	}
-	dir, err := store.DefaultDir()
-	require.NoError(t, err)
-	s, err := store.Open(dir, store.NewProgress(os.Stderr))
-	require.NoError(t, err)
 	for _, guest := range []struct {
 		goarch  string
 		threads qemu.Threads
@@ -62,61 +42,18 @@ func TestAgent(t *testing.T) {
 		{"ppc64le", qemu.ThreadPerCPU, []string{"dummy"}, "lockdown=integrity"},
 	} {
 		t.Run(strings.TrimSuffix(guest.goarch+","+guest.append, ","), func(t *testing.T) {
-			kernel, err := s.Kernel(t.Context(), store.KernelSpec{GOARCH: guest.goarch})
-			if err != nil {
-				t.Skipf("cannot run here: no kernel: %v", err)
-			}
-			q, err := s.QEMU(t.Context(), store.QEMUSpec{GOARCH: guest.goarch})
-			if err != nil {
-				t.Skipf("cannot run here: no QEMU: %v", err)
-			}
-			temp := t.TempDir()
-			build := func(name string, args ...string) string {
-				file := filepath.Join(temp, name)
-				c := exec.CommandContext(t.Context(), "go", append(args, "-trimpath", "-ldflags=-s -w", "-o", file, ".")...)
-				c.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+guest.goarch, "CGO_ENABLED=0", "GOAMD64=v1", "GOPPC64=power8", "GOFLAGS=")
-				out, err := c.CombinedOutput()
-				require.NoError(t, err, "%s", out)
-				return file
-			}
-			image, err := initramfs.Build(initramfs.Config{
-				Agent: build("init", "test", "-c"), GOARCH: guest.goarch, Release: kernel.Release, Modules: kernel.Modules,
-				Load: guest.load, May: agent.ChannelModules, Files: map[string]string{inGuest: build("pvabi", "build")},
-				Path: filepath.Join(temp, "image"),
-			})
-			require.NoError(t, err)
-			board, err := qemu.BoardOf(guest.goarch)
-			require.NoError(t, err)
-			if q.Firmware != nil {
-				board.Firmware = q.Firmware.Path
-			}
-			console := filepath.Join(temp, "console")
-			var bad []string
-			words := agent.Job{Target: "agent", Modules: image.Names()}.Words()
-			report, err := qemu.Run(t.Context(), qemu.Config{
-				QEMU: q.Command, Env: q.Env, Board: board, CPUs: 4, Threads: guest.threads,
-				Kernel: kernel.Image, Initramfs: image.Path, Release: kernel.Release,
-				Append: append(words, strings.Fields(guest.append)...), Console: console,
+			guesttest.Guest{
+				GOARCH: guest.goarch, CPUs: 4, Threads: guest.threads, Load: guest.load, Append: strings.Fields(guest.append),
+				Files:   map[string]string{inGuest: guesttest.Build(t, guest.goarch, "build")},
 				Silence: 5 * time.Minute, // it has no events until all is over
-			}, func(e conformance.Event) {
-				if e.Fatal+e.Unreached != "" {
-					bad = append(bad, e.Fatal, e.Unreached)
-				}
-			})
-			said, readErr := os.ReadFile(console)
-			require.NoError(t, readErr)
-			said = []byte(strings.ReplaceAll(string(said), "\r", ""))
-			require.NoError(t, err, "console:\n%s", said)
-			require.Empty(t, bad, "console:\n%s", said)
-			assert.Contains(t, string(said), "--- PASS: TestInGuest", "console")
-			t.Logf("to identity %.1f s, end %.1f s; the guest's tests:\n%s", report.ToIdentity, report.Total, said)
+			}.Run(t, "TestInGuest")
 		})
 	}
 }
 
 // TestInGuest is what TestAgent's guests do.
 func TestInGuest(t *testing.T) {
-	if os.Getpid() != 1 {
+	if !guesttest.Inside() {
 		t.Skip("for a guest; TestAgent boots some")
 	}
 	line, err := os.ReadFile("/proc/cmdline")

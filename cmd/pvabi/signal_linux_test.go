@@ -16,19 +16,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pvabi/conformance"
+	"pvabi/internal/guesttest"
 )
 
 // selfVariable makes this test binary the command pvabi.
 const selfVariable = "PVABI_TEST_SELF"
 
 func TestMain(m *testing.M) {
-	if os.Getpid() == 1 {
-		guestMain(m)
-	}
 	if os.Getenv(selfVariable) != "" {
 		main()
 	}
-	os.Exit(m.Run())
+	guesttest.Main(m.Run, "-test.run=^TestInGuest$")
 }
 
 // TestSignals ends a run by signals while its guest boots. The guest is a script that

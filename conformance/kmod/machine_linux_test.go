@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pvabi/arch"
+	"pvabi/internal/guesttest"
 	module "pvabi/internal/kmod"
 )
 
@@ -29,7 +30,7 @@ func op(kind arch.Kind, args ...uint64) arch.Op {
 // TestInGuest is all tests that need a kernel of their own, in an order: the last ones turn off
 // loading modules.
 func TestInGuest(t *testing.T) {
-	if !inGuest() {
+	if !guesttest.Inside() {
 		t.Skip("for a guest; TestGuests boots some")
 	}
 	t.Run("self-check", func(t *testing.T) {
