@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"pvabi/arch"
 	"pvabi/internal/cpulist"
 )
 
@@ -25,8 +26,9 @@ type GuestKernel interface {
 	// recorder is closed. An error that wraps ErrHidden says that this kernel cannot.
 	Record(probes ...Probe) (Recorder, error)
 	// Symbol returns the address of a function or variable of the kernel, and how many bytes it
-	// has, 0 where that is not known. An error that wraps ErrHidden says that the kernel does not tell.
-	Symbol(name string) (address, size uint64, err error)
+	// has, 0 where that is not known. m is to ask the kernel by: its first CPU must be idle, and no
+	// other have interrupts off. It may be nil, which takes long. An error that wraps ErrHidden says that the kernel does not tell.
+	Symbol(m KernelMachine, name string) (address, size uint64, err error)
 	// Pinned does something in a thread that runs on one CPU only, and returns its error.
 	Pinned(cpu int, do func() error) error
 }
@@ -106,8 +108,8 @@ func (t *T) recording(rules []string, probes ...Probe) (r Recorder, ok bool) {
 
 // symbol finds a function or variable of the guest's kernel for rules. Where the kernel does not
 // tell, the rules are unreached, and ok is false.
-func (t *T) symbol(name string, rules ...string) (address, size uint64, ok bool) {
-	address, size, err := t.Guest.Symbol(name)
+func (t *T) symbol(m KernelMachine, name string, rules ...string) (address, size uint64, ok bool) {
+	address, size, err := t.Guest.Symbol(m, name)
 	if errors.Is(err, ErrHidden) {
 		for _, r := range rules {
 			t.Unreached(r, err.Error())
@@ -142,6 +144,7 @@ const Linux = "Linux"
 type KernelMachine interface {
 	Number(cpu int) int
 	Busy(cpu int) string
+	Alloc(size, align uint64, fill byte) arch.Area
 	Peek(address uint64, content []byte) error
 	Invoke(cpu int, function uint64, args ...uint64) (uint64, error)
 }

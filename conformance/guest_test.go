@@ -34,7 +34,7 @@ func (k *fakeKernel) Log() ([]string, error) {
 	return strings.Split(string(k.MapFS["log"].Data), "\n"), nil
 }
 
-func (k *fakeKernel) Symbol(name string) (address, size uint64, err error) {
+func (k *fakeKernel) Symbol(_ KernelMachine, name string) (address, size uint64, err error) {
 	return 0, 0, fmt.Errorf("%w: %s", ErrHidden, name)
 }
 

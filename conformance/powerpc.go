@@ -55,8 +55,11 @@ func PowerPCPAPRRules() []abi.Rule {
 	return (&Suite{ABI: abi.PowerPCPAPR(), Checks: paprChecks(nil)}).Rules()
 }
 
-// PowerPCPAPRDisturbing are those of them that [Suite.Gentle] leaves, with what their check does.
-func PowerPCPAPRDisturbing() map[string]string { return disturbingOf(paprChecks(nil)) }
+// PowerPCPAPRDisturbing are those of them, and of PowerPCGuestRules, that [Suite.Gentle] leaves, with
+// what their check does.
+func PowerPCPAPRDisturbing() map[string]string {
+	return disturbingOf(slices.Concat(paprChecks(nil), paprGuestChecks()))
+}
 
 const (
 	// paprFlagsPoison is what the condition register is before a call, each field another.
@@ -461,21 +464,14 @@ func paprUndefined() Check {
 		odd       = "number/not-multiple-of-four"
 		extreme   = "number/extreme"
 		high      = "number/high-half"
-		batch     = 32
 	)
 	return Check{Rules: []string{undefined, odd, extreme, high}, Run: func(t *T) {
 		m := t.Open(machine())
 		none := t.ABI.Errno("FUNCTION")
 		look := func(rule string, numbers ...uint64) {
-			for some := range slices.Chunk(numbers, batch) {
-				var p arch.Program
-				for _, n := range some {
-					p = append(p, t.callNumber(n))
-				}
-				for i, r := range t.run(m, caller, p...) {
-					if got := t.returned(r); got != none {
-						t.Equal(rule, "number "+Hex(some[i]).String(), none, got)
-					}
+			for i, r := range t.runAll(m, caller, t.callNumbers(numbers)) {
+				if got := t.returned(r); got != none {
+					t.Equal(rule, "number "+Hex(numbers[i]).String(), none, got)
 				}
 			}
 			t.Equal(rule, fmt.Sprintf("%d numbers", len(numbers)), none, none)

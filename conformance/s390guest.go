@@ -37,11 +37,12 @@ func S390GuestRules() []abi.Rule {
 // s390GuestChecks are the checks of the guest's side, in the order of the report.
 func s390GuestChecks() []Check {
 	return []Check{
-		s390GuestYields(),
-		s390GuestPreempted(),
-		s390GuestLock(),
-		s390GuestCall(),
+		disturbing(records, s390GuestYields()),
+		disturbing(takesOffline, s390GuestPreempted()),
+		disturbing(takesOffline, s390GuestLock()),
+		disturbing(records, s390GuestCall()),
 		s390GuestTimeSliceEnd(),
+		disturbing("has the kernel make a DIAGNOSE that its hypervisor refuses", s390GuestCounts()),
 	}
 }
 
@@ -116,7 +117,7 @@ func s390GuestYields() Check {
 		}
 		m := t.s390Kernel()
 		code := t.ABI.Call("YIELD_TO").Number
-		address, size, ok := t.symbol("smp_yield_cpu", rule)
+		address, size, ok := t.symbol(m, "smp_yield_cpu", rule)
 		if !ok {
 			return
 		}
@@ -153,7 +154,7 @@ func s390GuestPreempted() Check {
 	rules := []string{idle, running, stopped}
 	return Check{Rules: rules, Run: func(t *T) {
 		m := t.s390Kernel()
-		address, _, ok := t.symbol("arch_vcpu_is_preempted", rules...)
+		address, _, ok := t.symbol(m, "arch_vcpu_is_preempted", rules...)
 		if !ok {
 			return
 		}
@@ -195,20 +196,22 @@ func s390GuestLock() Check {
 	return Check{Rules: rules, Run: func(t *T) {
 		const wait, begins, yields, asks = "arch_spin_lock_wait", "begins", "yields", "asks"
 		m := t.s390Kernel()
-		address, size, ok := t.symbol(wait, rules...)
+		address, size, ok := t.symbol(m, wait, rules...)
 		if !ok {
 			return
 		}
-		preempted, _, ok := t.symbol("arch_vcpu_is_preempted", rules...)
+		preempted, _, ok := t.symbol(m, "arch_vcpu_is_preempted", rules...)
 		if !ok {
 			return
 		}
-		yield, _, ok := t.symbol("smp_yield_cpu", rules...)
+		yield, _, ok := t.symbol(m, "smp_yield_cpu", rules...)
 		if !ok {
 			return
 		}
 		// One probe for each place, by its offset, and one for the beginning, which tells the lock.
-		probes := []Probe{{Name: begins, At: wait, Args: "lock=%r2:x64"}}
+		// That is behind the first instruction, of 6 bytes: to probe a function where ftrace does, takes the
+		// kernel longer.
+		probes := []Probe{{Name: begins, At: wait + "+6", Args: "lock=%r2:x64"}}
 		for _, i := range t.s390Instructions(m, address, size) {
 			distance, ok := i.Calls()
 			what := map[uint64]string{yield: yields, preempted: asks}[address+uint64(i.At+distance)]
@@ -296,7 +299,7 @@ func s390GuestCall() Check {
 	return Check{Rules: []string{rule}, Run: func(t *T) {
 		const function = "arch_smp_send_reschedule"
 		m := t.s390Kernel()
-		address, size, ok := t.symbol(function, rule)
+		address, size, ok := t.symbol(m, function, rule)
 		if !ok {
 			return
 		}
@@ -373,5 +376,35 @@ func s390GuestTimeSliceEnd() Check {
 		counted, _ := t.diagStat(virtio, rule)
 		t.Control("calls of virtio are counted", true, counted > 0)
 		t.Equal(rule, "calls since boot", t.Want(rule, "calls"), made)
+	}}
+}
+
+// s390GuestCounts: the kernel's own function for a DIAGNOSE that only z/VM has, of which it survives
+// that there is none (arch/s390/kernel/text_amode31.S, _diag14_amode31, Linux 7.2).
+func s390GuestCounts() Check {
+	const (
+		rule    = "guest/counts-diagnoses"
+		code    = 0x14
+		calls   = 3
+		refused = -5 // EIO
+	)
+	return Check{Rules: []string{rule}, Run: func(t *T) {
+		m := t.s390Kernel()
+		function, _, ok := t.symbol(m, "diag14", rule)
+		if !ok {
+			return
+		}
+		first, ok := t.diagStat(code, rule)
+		if !ok {
+			return
+		}
+		before, _ := t.diagStat(code, rule)
+		t.Control("counted without a call", 0, before-first)
+		for range calls {
+			// The subcode is one that the function passes on as it is.
+			t.Control("the DIAGNOSE was made, and refused", refused, int32(t.invoke(m, m.Number(caller), function, 0, 0, 1)))
+		}
+		after, _ := t.diagStat(code, rule)
+		t.Equal(rule, fmt.Sprintf("counted of %d calls", calls), calls*t.Want(rule, "increment"), after-before)
 	}}
 }

@@ -195,6 +195,7 @@ var mutants = []struct {
 		{"rules/s390/guest/yields-to-existing/want/others/number", 1, "guest/yields-to-existing"},
 		{"rules/s390/guest/one-external-call/want/busy/number", 1, "guest/one-external-call"},
 		{"calls/TIME_SLICE_END/number", 0x500, "guest/time-slice-end-unused"},
+		{"rules/s390/guest/counts-diagnoses/want/increment/number", 2, "guest/counts-diagnoses"},
 	}},
 }
 

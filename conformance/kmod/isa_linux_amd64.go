@@ -18,7 +18,9 @@ var this = isa{
 		}
 		return probeOf(c.Bytes, c.Run, c.Fixups), nil
 	},
-	begin: 0, resume: 1,
+	run:     func(f arch.Frame) uint64 { return uint64(amd64.Run(f, false)) },
+	signals: []signal{{[]string{"SIGILL"}, 1 + 6}},
+	begin:   0, resume: 1,
 	kernelFrom: 1 << 63,
 	// A hole that is left for hypervisors (Documentation/arch/x86/x86_64/mm.rst), and a page
 	// fault.

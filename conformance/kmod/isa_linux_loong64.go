@@ -22,7 +22,9 @@ var this = isa{
 		}
 		return p, nil
 	},
-	begin: 0, resume: loong64.Resumed,
+	run:     func(f arch.Frame) uint64 { return uint64(loong64.Run(f, false)) },
+	signals: []signal{{[]string{"SIGILL"}, loong64.Illegal}},
+	begin:   0, resume: loong64.Resumed,
 	kernelFrom: 1 << 63,
 	// In the last page of all, which is never mapped: pointers into it stand for errors
 	// (include/linux/err.h).

@@ -1,6 +1,7 @@
 package kmod
 
 import (
+	"pvabi/arch"
 	"pvabi/arch/ppc64le"
 	module "pvabi/internal/kmod"
 )
@@ -13,7 +14,10 @@ var this = isa{
 		}
 		return probeOf(c.Bytes, c.Run, c.Fixups), nil
 	},
-	begin: 0, resume: ppc64le.Resumed,
+	run: func(f arch.Frame) uint64 { return uint64(ppc64le.Run(f, false)) },
+	// Where a call is no call without privilege, Linux makes a signal of it.
+	signals: []signal{{[]string{"SIGILL"}, 1}},
+	begin:   0, resume: ppc64le.Resumed,
 	// The kernel's quadrant, and in it an address above all memory (arch/powerpc/include/asm/
 	// book3s/64/radix.h and hash.h).
 	kernelFrom: 0xc000000000000000,

@@ -40,6 +40,10 @@ type isa struct {
 	// begin and resume are the second argument of the probe's function that runs a
 	// program.
 	begin, resume uint64
+	// run has this very thread run a frame's program, with the privilege that it has, and returns
+	// how it left.
+	run     func(arch.Frame) uint64
+	signals []signal
 	// kernelFrom is the first address that is the kernel's. An access below it from a kernel
 	// is taken for an attack.
 	kernelFrom uint64
@@ -64,6 +68,7 @@ type machine struct {
 	cpus   []*cpu
 	areas  uint64 // address
 	used   uint64 // of the memory for areas
+	user   *user  // nil while there is none
 }
 
 type cpu struct {
@@ -564,6 +569,10 @@ func (m *machine) Reset() error {
 // Close implements Machine.
 func (m *machine) Close() error {
 	var errs []error
+	if m.user != nil {
+		errs = append(errs, m.user.end())
+		m.user = nil
+	}
 	for i := range m.cpus {
 		errs = append(errs, m.halt(i))
 	}

@@ -1,15 +1,12 @@
 package linuxguest
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -20,47 +17,54 @@ import (
 // Kernel is the kernel that this process runs on.
 type Kernel struct {
 	fs.FS
-	// list is of the kernel's symbols, as far as it was read: emulated kernels take seconds to
-	// show all.
-	list []byte
-	file *os.File
+	list           []byte               // of the kernel's symbols, nil if it was not read
+	known          map[string][2]uint64 // addresses and sizes of some
+	lookup, sizeOf uint64               // functions to find some by, 0 if not yet known
 }
 
 // New returns the kernel that this process runs on.
-func New() *Kernel { return &Kernel{FS: os.DirFS("/")} }
+func New() *Kernel { return &Kernel{FS: os.DirFS("/"), known: map[string][2]uint64{}} }
 
 // Symbol implements conformance.GuestKernel.
-func (k *Kernel) Symbol(name string) (address, size uint64, err error) {
-	if k.file == nil {
-		if k.file, err = os.Open("/proc/kallsyms"); err != nil {
+func (k *Kernel) Symbol(m conformance.KernelMachine, name string) (address, size uint64, err error) {
+	if s, ok := k.known[name]; ok {
+		return s[0], s[1], nil
+	}
+	if m != nil {
+		if address, size, err = k.ask(m, name); err == nil && address != 0 {
+			k.known[name] = [2]uint64{address, size}
+			return address, size, nil
+		}
+	}
+	if k.list == nil {
+		// Emulated kernels take seconds to show all.
+		if k.list, err = os.ReadFile("/proc/kallsyms"); err != nil {
 			return 0, 0, fmt.Errorf("%w: %w; it needs CONFIG_KALLSYMS", conformance.ErrHidden, err)
 		}
 	}
-	for tried := false; ; {
-		// Of the last line there may be a part only.
-		whole := k.list[:bytes.LastIndexByte(k.list, '\n')+1]
-		if address, size, err = symbols(whole, name); err == nil && size > 0 {
-			return address, size, nil
-		}
-		// Functions that are not among the first ones are found faster by a probe.
-		if len(k.list) > 0 && !tried {
-			tried = true
-			if address, err := byProbe(name); err == nil {
-				return address, 0, nil
+	return symbols(k.list, name)
+}
+
+// ask asks functions of the kernel's that it has for itself (include/linux/kallsyms.h). The address is 0
+// of a symbol that it does not have.
+func (k *Kernel) ask(m conformance.KernelMachine, name string) (address, size uint64, err error) {
+	for function, at := range map[string]*uint64{"kallsyms_lookup_name": &k.lookup, "kallsyms_lookup_size_offset": &k.sizeOf} {
+		if *at == 0 {
+			if *at, err = byProbe(function); err != nil {
+				return 0, 0, err
 			}
 		}
-		const more = 512 << 10
-		n := len(k.list)
-		k.list = slices.Grow(k.list, more)
-		read, end := io.ReadFull(k.file, k.list[n:n+more])
-		k.list = k.list[:n+read]
-		switch {
-		case errors.Is(end, io.EOF):
-			return address, size, err
-		case end != nil && !errors.Is(end, io.ErrUnexpectedEOF):
-			return 0, 0, fmt.Errorf("read /proc/kallsyms: %w", end)
-		}
 	}
+	text := m.Alloc(uint64(len(name)+1), 8, 0)
+	for i := range len(name) {
+		text.Store(uint64(i), 1, uint64(name[i]))
+	}
+	if address, err = m.Invoke(0, k.lookup, text.Address()); err != nil || address == 0 {
+		return 0, 0, err
+	}
+	numbers := m.Alloc(16, 8, 0)
+	_, err = m.Invoke(0, k.sizeOf, address, numbers.Address(), numbers.Address()+8)
+	return address, numbers.Load(0, 8), err
 }
 
 // byProbe finds a function by a probe of it, the list of which has addresses.
@@ -168,8 +172,17 @@ func (*Kernel) Record(probes ...conformance.Probe) (conformance.Recorder, error)
 		return nil, err
 	}
 	r := &recorder{folder: filepath.Join(tracing, "instances", group), names: map[string]string{}, made: map[string]bool{}, pipe: -1}
+	// Probes that are to stay are made jumps, and again breakpoints before they go, each time when all
+	// tasks have been somewhere else, which takes long (kernel/kprobes.c, kprobe_optimizer).
+	if now, err := os.ReadFile(optimization); err == nil && string(now) == "1\n" {
+		if err := write(optimization, "0", 0); err != nil {
+			return nil, fmt.Errorf("begin a recording: %w", err)
+		}
+		r.optimized = true
+	}
 	if err := os.Mkdir(r.folder, 0o700); err != nil {
-		return nil, fmt.Errorf("begin a recording: %w; is there another?", err)
+		r.folder = ""
+		return nil, errors.Join(fmt.Errorf("begin a recording: %w; is there another?", err), r.Close())
 	}
 	if err := r.begin(probes); err != nil {
 		return nil, errors.Join(err, r.Close())
@@ -177,13 +190,19 @@ func (*Kernel) Record(probes ...conformance.Probe) (conformance.Recorder, error)
 	return r, nil
 }
 
+// optimization is whether the kernel makes probes faster (Documentation/trace/kprobes.rst, "The
+// kprobes sysctl interface").
+const optimization = "/proc/sys/debug/kprobes-optimization"
+
 type recorder struct {
-	folder string
+	folder string            // empty where there is none
 	names  map[string]string // of events in the trace: of probes
 	on     []string          // folders of events that are on
 	made   map[string]bool   // probes that were made
 	pipe   int
 	closed bool
+	// optimized tells that probes were made faster before.
+	optimized bool
 }
 
 func (r *recorder) begin(probes []conformance.Probe) (err error) {
@@ -259,9 +278,14 @@ func (r *recorder) Close() error {
 	if r.pipe >= 0 {
 		errs = append(errs, unix.Close(r.pipe))
 	}
-	errs = append(errs, os.Remove(r.folder))
+	if r.folder != "" {
+		errs = append(errs, os.Remove(r.folder))
+	}
 	for probe := range r.made {
 		errs = append(errs, write(tracing+"/kprobe_events", "-:"+probe, unix.O_APPEND))
+	}
+	if r.optimized {
+		errs = append(errs, write(optimization, "1", 0))
 	}
 	return errors.Join(errs...)
 }

@@ -3,13 +3,18 @@ package loongarch
 import (
 	"errors"
 	"fmt"
-	"os"
 
 	"pvabi/abi"
 	"pvabi/arch"
 	"pvabi/arch/loong64"
 	"pvabi/conformance/kmod"
 	"pvabi/conformance/microvm"
+)
+
+// A machine has so many CPUs, the first of which is the kernel's second.
+const (
+	cpus  = 3
+	first = 1
 )
 
 type machine struct {
@@ -21,7 +26,7 @@ type machine struct {
 // Open makes a machine. Only one can be there at a time. A configuration that asks for more than
 // three CPUs is an error.
 func Open(c microvm.Config) (microvm.Machine, error) {
-	if err := check(c); err != nil {
+	if err := kmod.Plain(c, cpus); err != nil {
 		return nil, err
 	}
 	var numbers []int
@@ -56,30 +61,12 @@ func (m *machine) Start(cpu int, p arch.Program) error {
 func (m *machine) Close() error {
 	errs := []error{m.Machine.Close()}
 	for cpu := range m.registered {
-		errs = append(errs, online(first+cpu, false), online(first+cpu, true))
+		errs = append(errs, kmod.SetOnline(first+cpu, false), kmod.SetOnline(first+cpu, true))
 	}
 	return errors.Join(errs...)
 }
 
-// online has the kernel take a CPU offline, or bring it back.
-func online(cpu int, on bool) error {
-	name := fmt.Sprintf("/sys/devices/system/cpu/cpu%d/online", cpu)
-	word := "0"
-	if on {
-		word = "1"
-	}
-	if err := os.WriteFile(name, []byte(word), 0); err != nil {
-		return fmt.Errorf("loongarch: write %s to %s: %w; the kernel's steal time of this CPU stands still until the next boot", word, name, err)
-	}
-	return nil
-}
-
 // Taken implements conformance.LoongArchGuest.
 func (m *machine) Taken(cpu int) (uint64, error) {
-	f, err := os.Open("/proc/interrupts")
-	if err != nil {
-		return 0, fmt.Errorf("loongarch: interrupts of a CPU: %w; is /proc mounted?", err)
-	}
-	defer f.Close()
-	return taken(f, first+cpu, softwareInterrupt)
+	return kmod.Interrupts(first+cpu, func(row []string) bool { return row[len(row)-1] == softwareInterrupt })
 }

@@ -15,6 +15,7 @@ import (
 	"pvabi/arch"
 	"pvabi/arch/ppc64le"
 	"pvabi/conformance/kmod"
+	"pvabi/conformance/linuxguest"
 	"pvabi/conformance/microvm"
 	"pvabi/internal/membarrier"
 )
@@ -28,7 +29,8 @@ type machine struct {
 	kmod.Machine
 	cpus      []*cpu
 	disturbed uint64
-	pacas     uint64 // address of the kernel's paca_ptrs, 0 if not yet known
+	pacas     uint64 // address of the kernel's paca_ptrs, 0 if the kernel does not tell, for which
+	hidden    error  // there is a reason
 }
 
 type cpu struct {
@@ -46,38 +48,42 @@ type cpu struct {
 	near bool
 }
 
+// kernel is the one that runs.
+var kernel = linuxguest.New()
+
 // Open makes a machine. Only one can be there at a time. A configuration that asks for more
 // than CPUs is an error.
 func Open(c microvm.Config) (microvm.Machine, error) {
-	if err := check(c); err != nil {
+	wanted := max(c.CPUs, 1)
+	if err := kmod.Plain(c, wanted); err != nil {
 		return nil, err
 	}
-	inner, err := kmod.Open(kmod.Config{Most: max(c.CPUs, 1)})
+	inner, err := kmod.Open(kmod.Config{Most: wanted})
 	if err != nil {
 		return nil, err
 	}
 	m := &machine{Machine: inner}
+	// Later would be too late: to ask, the kernel's code is changed, for which CPUs have to take
+	// interrupts.
+	m.pacas, _, m.hidden = kernel.Symbol(m, "paca_ptrs")
 	// Asking for barriers waits until every CPU was once seen outside of the kernel, for
 	// ever if one is in a program.
 	if err := membarrier.Register(); err != nil {
 		return nil, errors.Join(fmt.Errorf("pseries: %w", err), m.Close())
 	}
-	if err := m.find(max(c.CPUs, 1)); err != nil {
+	if err := m.find(wanted); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
 }
 
-// find finds out what the kernel calls the CPUs, and where it shows their areas.
+// find finds where the kernel shows the areas of the CPUs.
 func (m *machine) find(wanted int) error {
 	if n := m.Machine.CPUs(); n < wanted {
 		return fmt.Errorf("pseries: %w: %d besides the first, and %d are needed; give the guest more", kmod.ErrFewCPUs, n, wanted)
 	}
 	for i := range m.Machine.CPUs() {
-		number, err := numberOf(m.ID(i))
-		if err != nil {
-			return err
-		}
+		number := m.Number(i)
 		f, err := openArea(number)
 		if err != nil {
 			return err
@@ -97,20 +103,6 @@ func openArea(number int) (*os.File, error) {
 		return nil, fmt.Errorf("pseries: %w: the area of CPU %d: %w", ErrNoAreas, number, err)
 	}
 	return f, nil
-}
-
-// numberOf returns the kernel's number of the CPU that a hypervisor knows by id.
-func numberOf(id uint64) (int, error) {
-	for n := 0; ; n++ {
-		content, err := os.ReadFile(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/physical_id", n))
-		if err != nil {
-			return 0, fmt.Errorf("pseries: no CPU has the physical id %d: %w", id, err)
-		}
-		var got uint64
-		if _, err := fmt.Sscan(string(content), &got); err == nil && got == id {
-			return n, nil
-		}
-	}
 }
 
 // Start implements arch.Machine.
@@ -140,12 +132,7 @@ func (m *machine) Start(i int, p arch.Program) error {
 
 // interrupts is the kernel's count of interrupts of the CPU.
 func (c *cpu) interrupts() (uint64, error) {
-	f, err := os.Open("/proc/interrupts")
-	if err != nil {
-		return 0, fmt.Errorf("pseries: how many interrupts there were: %w; is /proc mounted?", err)
-	}
-	defer f.Close()
-	return interrupts(f, c.number)
+	return kmod.Interrupts(c.number, func([]string) bool { return true })
 }
 
 // taken is how many interrupts the CPU took since the first gate of a program that has not
@@ -207,7 +194,7 @@ func (m *machine) release(c *cpu) error {
 	return err
 }
 
-// Disturbed implements Machine.
+// Disturbed implements conformance.PAPRMachine.
 func (m *machine) Disturbed() (uint64, error) {
 	if err := m.noteMistakes(); err != nil {
 		return 0, err
@@ -334,7 +321,7 @@ func (c *cpu) yieldCount() (uint32, error) {
 	return binary.BigEndian.Uint32(word[:]), nil
 }
 
-// Area implements Machine.
+// Area implements conformance.PAPRMachine.
 func (m *machine) Area(i int) ([]byte, error) {
 	content, err := io.ReadAll(io.NewSectionReader(m.cpus[i].area, 0, 1<<16))
 	if err != nil {
@@ -347,44 +334,29 @@ func (m *machine) Area(i int) ([]byte, error) {
 // (arch/powerpc/include/asm/page.h, __pa).
 const region = 0xf000000000000000
 
-// AreaAddress implements Machine. An area's address is the first word of the CPU's paca, to
-// which paca_ptrs points (arch/powerpc/include/asm/paca.h, struct paca_struct).
+// AreaAddress implements conformance.PAPRMachine.
 func (m *machine) AreaAddress(i int) (address, real uint64, err error) {
-	if m.pacas == 0 {
-		f, err := os.Open("/proc/kallsyms")
-		if err != nil {
-			return 0, 0, fmt.Errorf("pseries: where the kernel keeps its areas: %w", err)
-		}
-		defer f.Close()
-		if m.pacas, err = symbol(f, "paca_ptrs"); err != nil {
-			return 0, 0, err
-		}
+	return m.KernelArea(m.cpus[i].number)
+}
+
+// KernelArea implements conformance.PAPRGuestMachine. An area's address is the first word of the CPU's
+// paca, to which paca_ptrs points (arch/powerpc/include/asm/paca.h, struct paca_struct).
+func (m *machine) KernelArea(number int) (address, real uint64, err error) {
+	if m.hidden != nil {
+		return 0, 0, fmt.Errorf("pseries: where the kernel keeps its areas: %w", m.hidden)
 	}
 	address = m.pacas
-	for _, offset := range []uint64{0, 8 * uint64(m.cpus[i].number), 0} {
-		if address, err = m.load(i, address+offset); err != nil {
+	for _, offset := range []uint64{0, 8 * uint64(number), 0} {
+		var word [8]byte
+		if err := m.Peek(address+offset, word[:]); err != nil {
 			return 0, 0, err
 		}
+		address = binary.LittleEndian.Uint64(word[:])
 	}
 	return address, address &^ region, nil
 }
 
-// load has a CPU that does not run read a word of the kernel's memory.
-func (m *machine) load(i int, address uint64) (uint64, error) {
-	if err := m.Start(i, arch.Program{{Kind: arch.Load, Arg: [6]uint64{address, 8}}}); err != nil {
-		return 0, err
-	}
-	if _, err := m.Wait(context.Background(), i); err != nil {
-		return 0, err
-	}
-	r := m.Results(i)[0]
-	if r.Trap != 0 {
-		return 0, fmt.Errorf("pseries: no memory at %#x", address)
-	}
-	return r.Value, nil
-}
-
-// Interrupt implements Machine.
+// Interrupt implements conformance.PAPRMachine.
 func (m *machine) Interrupt() error {
 	if err := membarrier.Interrupt(); err != nil {
 		return fmt.Errorf("pseries: %w", err)

@@ -19,7 +19,7 @@ type machine struct {
 // Open makes a machine. Only one can be there at a time. A configuration that asks for more than
 // CPUs is an error.
 func Open(c microvm.Config) (microvm.Machine, error) {
-	if err := check(c); err != nil {
+	if err := kmod.Plain(c, cpus); err != nil {
 		return nil, err
 	}
 	online, err := kmod.Online()
@@ -88,12 +88,7 @@ func (m *machine) restore() error {
 
 // Interruptions implements conformance.S390Machine.
 func (m *machine) Interruptions(cpu int, class string) (uint64, error) {
-	f, err := os.Open("/proc/interrupts")
-	if err != nil {
-		return 0, fmt.Errorf("s390: interruptions of a CPU: %w; is /proc mounted?", err)
-	}
-	defer f.Close()
-	return interruptions(f, m.numbers[cpu], class)
+	return kmod.Interrupts(m.numbers[cpu], func(row []string) bool { return row[0] == class+":" })
 }
 
 // SetOnline implements conformance.S390Machine.
@@ -101,22 +96,7 @@ func (m *machine) SetOnline(online bool) error {
 	if len(m.numbers) <= Spare {
 		return fmt.Errorf("s390: %w: this takes %d that are online", kmod.ErrFewCPUs, 1+cpus)
 	}
-	name := m.file("online")
-	want := "0"
-	if online {
-		want = "1"
-	}
-	now, err := os.ReadFile(name)
-	if err != nil {
-		return fmt.Errorf("s390: whether the last CPU is online: %w", err)
-	}
-	if string(now) == want+"\n" {
-		return nil
-	}
-	if err := os.WriteFile(name, []byte(want), 0); err != nil {
-		return fmt.Errorf("s390: write %s to %s: %w; the kernel's log may tell more", want, name, err)
-	}
-	return nil
+	return kmod.SetOnline(m.numbers[Spare], online)
 }
 
 // LastByte implements conformance.S390Machine.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -34,19 +35,11 @@ func powerpcKVM(ctx context.Context, job agent.Job, emit func(conformance.Event)
 
 // powerpcQEMU looks at the hypervisor below the kernel that the agent runs on, and at that kernel.
 func powerpcQEMU(ctx context.Context, job agent.Job, emit func(conformance.Event)) error {
-	s, err := papr(conformance.Implementer{Name: "QEMU", Version: job.Implementer})
+	host, guest, err := papr(conformance.Implementer{Name: "QEMU", Version: job.Implementer})
 	if err != nil {
 		return err
 	}
-	release, err := linuxguest.Release()
-	if err != nil {
-		return err
-	}
-	hypertas, err := hypertas()
-	if err != nil {
-		return err
-	}
-	return runPAPR(ctx, job, emit, s, conformance.PowerPCGuest(release, linuxguest.New(), hypertas, pseries.Open))
+	return runPAPR(ctx, job, emit, host, guest)
 }
 
 // deviceTree is where the kernel shows it.
@@ -61,25 +54,29 @@ func hypertas() ([]byte, error) {
 	return content, err
 }
 
-// papr makes the suite for the hypervisor below this kernel.
-func papr(i conformance.Implementer) (*conformance.Suite, error) {
+// papr makes the suites for the hypervisor below this kernel, and for the kernel.
+func papr(i conformance.Implementer) (host, guest *conformance.Suite, err error) {
+	release, err := linuxguest.Release()
+	if err != nil {
+		return nil, nil, err
+	}
 	names, err := hypertas()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return conformance.PowerPCPAPR(i, names, pseries.Open), nil
+	return conformance.PowerPCPAPR(i, names, pseries.Open), conformance.PowerPCGuest(release, linuxguest.New(), names, pseries.Open), nil
 }
 
-// runPAPR runs suites, of which the first one is for the hypervisor's side.
-func runPAPR(ctx context.Context, job agent.Job, emit func(conformance.Event), all ...*conformance.Suite) error {
-	if err := all[0].Ready(); err != nil {
+// runPAPR runs both suites.
+func runPAPR(ctx context.Context, job agent.Job, emit func(conformance.Event), host, guest *conformance.Suite) error {
+	if err := host.Ready(); err != nil {
 		if errors.Is(err, pseries.ErrNoAreas) {
 			emit(conformance.Event{Unreached: err.Error()})
 			return nil
 		}
 		return unreached(err, emit)
 	}
-	return agent.Run(ctx, job, emit, all...)
+	return agent.Run(ctx, job, emit, host, guest)
 }
 
 // Locals are the targets that this machine can be.
@@ -92,13 +89,13 @@ func Locals() []Local {
 		return paprBelow(os.DirFS(deviceTree), string(cpuinfo))
 	}
 	i, unknown, _ := below()
-	text := "the PAPR hypervisor below this very machine, asked by a module in its kernel"
+	text := "the PAPR hypervisor below this very machine, asked by a module in its kernel, and that kernel"
 	if unknown != "" {
 		text += "; not known: " + unknown
 	}
 	return []Local{{
 		Name: "powerpc-below", Platform: "powerpc-papr", Implementer: i, Text: text,
-		Rules: conformance.PowerPCPAPRRules(),
+		Rules: slices.Concat(conformance.PowerPCPAPRRules(), conformance.PowerPCGuestRules()),
 		Reachable: func(context.Context) error {
 			_, _, err := below()
 			return err
@@ -106,17 +103,18 @@ func Locals() []Local {
 		Disturbs: conformance.PowerPCPAPRDisturbing(),
 		Suite: func(o Options) agent.Suite {
 			look := func(ctx context.Context, job agent.Job, emit func(conformance.Event)) error {
-				s, err := papr(o.Implementer)
+				host, guest, err := papr(o.Implementer)
 				if err != nil {
 					return err
 				}
 				if o.Unprivileged {
-					return agent.Run(ctx, job, emit, s.Unprivileged())
+					return agent.Run(ctx, job, emit, host.Unprivileged(), guest.Unprivileged())
 				}
 				if !o.Disturb {
-					s.Gentle()
+					host.Gentle()
+					guest.Gentle()
 				}
-				return runPAPR(ctx, job, emit, s)
+				return runPAPR(ctx, job, emit, host, guest)
 			}
 			if o.Unprivileged {
 				return look

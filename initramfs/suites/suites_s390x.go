@@ -5,6 +5,7 @@ package suites
 import (
 	"context"
 	"os"
+	"slices"
 
 	"pvabi/conformance"
 	"pvabi/conformance/linuxguest"
@@ -16,15 +17,25 @@ func init() { all["s390-qemu"] = s390QEMU }
 
 // s390QEMU looks at the hypervisor below the kernel that the agent runs on, and at that kernel.
 func s390QEMU(ctx context.Context, job agent.Job, emit func(conformance.Event)) error {
+	return runS390(ctx, job, emit, conformance.Implementer{Name: "QEMU", Version: job.Implementer}, true)
+}
+
+// runS390 looks at both, gently unless it may disturb.
+func runS390(ctx context.Context, job agent.Job, emit func(conformance.Event), i conformance.Implementer, disturb bool) error {
 	release, err := linuxguest.Release()
 	if err != nil {
 		return err
 	}
-	s, err := conformance.S390(ctx, conformance.Implementer{Name: "QEMU", Version: job.Implementer}, s390.Open)
+	host, err := conformance.S390(ctx, i, s390.Open)
 	if err != nil {
 		return unreached(err, emit)
 	}
-	return agent.Run(ctx, job, emit, s, conformance.S390Guest(release, linuxguest.New(), s))
+	guest := conformance.S390Guest(release, linuxguest.New(), host)
+	if !disturb {
+		host.Gentle()
+		guest.Gentle()
+	}
+	return agent.Run(ctx, job, emit, host, guest)
 }
 
 // Locals are the targets that this machine can be.
@@ -37,13 +48,13 @@ func Locals() []Local {
 		return s390Below(string(sysinfo))
 	}
 	i, unknown, _ := below()
-	text := "the hypervisor below this very machine, asked by a module in its kernel"
+	text := "the hypervisor below this very machine, asked by a module in its kernel, and that kernel"
 	if unknown != "" {
 		text += "; not known: " + unknown
 	}
 	return []Local{{
 		Name: "s390-below", Platform: "s390", Implementer: i, Text: text,
-		Rules: conformance.S390Rules(),
+		Rules: slices.Concat(conformance.S390Rules(), conformance.S390GuestRules()),
 		Reachable: func(context.Context) error {
 			_, _, err := below()
 			return err
@@ -57,14 +68,7 @@ func Locals() []Local {
 				}
 			}
 			return careful(func(ctx context.Context, job agent.Job, emit func(conformance.Event)) error {
-				s, err := conformance.S390(ctx, o.Implementer, s390.Open)
-				if err != nil {
-					return unreached(err, emit)
-				}
-				if !o.Disturb {
-					s.Gentle()
-				}
-				return agent.Run(ctx, job, emit, s)
+				return runS390(ctx, job, emit, o.Implementer, o.Disturb)
 			})
 		},
 	}}
