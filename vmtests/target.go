@@ -135,9 +135,13 @@ func Targets() []Target {
 			Text:  "the KVM-HV of a Linux guest under QEMU TCG, a hypervisor in a guest, asked by virtual CPUs of our own",
 			Rules: conformance.PowerPCKVMRules(), Costs: true,
 			Guest: &Guest{
-				// With cap-nested-papr instead, the other way to nest, QEMU 11.1 locks
-				// its guest up with a thread per CPU, and tells KVM of a decrementer
-				// that has expired where it has not.
+				// With cap-nested-papr instead, the other way to nest, what is seen is QEMU
+				// 11.1 rather than KVM: it locks its guest up with a thread per CPU, ends by
+				// an assertion where CPUs are not numbered 0, 1, 2 (hw/ppc/spapr_nested.c,
+				// h_guest_create_vcpu), delivers no interrupts but the decrementer's, tells
+				// KVM of one that has expired where it has not, and hands calls from
+				// problem state to KVM, which relies on it for refusing them
+				// (arch/powerpc/kvm/book3s_hv.c, kvmppc_handle_exit_hv).
 				GOARCH: "ppc64le", CPUs: 2, Threads: qemu.ThreadPerCPU,
 				Machine: "cap-nested-hv=on", CPU: "POWER9",
 				Modules: []string{"kvm_hv"}, Needs: []string{"/dev/kvm"},
