@@ -39,7 +39,7 @@ func TestChannelOverSerial(t *testing.T) {
 				assert.Regexp(t, `before -device virtio-serial -device virtserialport,chardev=(\S+),name=pvabi -chardev pipe,id=\S+,path=\S+ after$`, args)
 				return
 			}
-			assert.Regexp(t, `before -serial chardev:(\S+) -chardev pipe,id=\S+,path=\S+ after$`, args)
+			assert.Regexp(t, `before -serial chardev:(\S+) -chardev file,id=\S+,path=/proc/self/fd/3 after$`, args)
 			assert.NotContains(t, args, "virt")
 			c := Config{Board: b}
 			assert.Contains(t, c.append(), "pvabi.channel="+b.Channel)

@@ -8,12 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	vmtest "github.com/hugelgupf/vmtest/qemu"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -273,4 +275,21 @@ func TestQEMUDoesNotOutlive(t *testing.T) {
 		waitForEnd(t, fd) // QEMU ends with its parent
 		_ = parent.Wait()
 	}
+}
+
+// TestSerialChannelLosesNothing has QEMU write more than a terminal holds while nobody reads.
+func TestSerialChannelLosesNothing(t *testing.T) {
+	var failed error
+	events := make(chan conformance.Event)
+	o, err := vmtest.OptionsFor("loong64", vmtest.WithQEMUCommand("qemu"), channel(true, events, &failed))
+	require.NoError(t, err)
+	qemu := o.ExtraFiles[len(o.ExtraFiles)-1]
+	require.NoError(t, unix.SetNonblock(int(qemu.Fd()), true))
+	for i := range 900 {
+		line := fmt.Appendf(nil, "{\"%d\":%q}\n", i, strings.Repeat("x", 1000))
+		n, err := unix.Write(int(qemu.Fd()), line)
+		require.NoError(t, err, "line %d", i)
+		require.Len(t, line, n)
+	}
+	runtime.KeepAlive(o) // whose pipe's other end would be closed
 }
