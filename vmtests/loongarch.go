@@ -84,9 +84,7 @@ func serveLoongArch(ctx context.Context, failed func(error), kernel, temp string
 			for cpu := range guest.CPUs() {
 				r.ids = append(r.ids, guest.ID(cpu))
 			}
-			r.host = refhv.NewHost(guest, binary.LittleEndian, func(m refhv.Machine) *refhv.LoongArch {
-				return refhv.NewLoongArch(m, table, changes...)
-			})
+			r.host = refhv.NewHost(guest, binary.LittleEndian, table, changes...)
 			if script != nil {
 				r.host.Watch = script(table, r.host)
 			}
@@ -194,14 +192,6 @@ func (r *Runner) loongArchGuest(ctx context.Context, t Target, o *outcome) error
 		job := agent.Job{Target: t.Name, Modules: image.Names(), Scenario: b.Scenario, End: b.End}
 		if err := bootLoongArch(ctx, config, job, b, o); err != nil {
 			return err
-		}
-		// A serial port drops what its other end does not take in time.
-		if b.Err != nil && strings.Contains(b.Err.Error(), "event channel") {
-			o.say(fmt.Sprintf("boot %q is made once more: %v", b.Name, b.Err))
-			b.Err = nil
-			if err := bootLoongArch(ctx, config, job, b, o); err != nil {
-				return err
-			}
 		}
 		text, err := os.ReadFile(config.Console)
 		if err == nil {

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"pvabi/abi"
 )
 
 // Trap is a transport: how the CPUs of a machine come out of the guest to the hypervisor, and go
@@ -27,10 +29,11 @@ type Trap interface {
 	// returns nil if ctx ended before. An error that wraps ErrEnded says that the machine is no
 	// more.
 	Next(ctx context.Context, held []int) (*Exit, error)
-	// PC is where a CPU stands.
+	// PC is where a CPU stands, and Waits tells whether it is asleep until an interrupt comes.
 	PC(cpu int) (uint64, error)
+	Waits(cpu int) (bool, error)
 	// Return completes what a CPU came out for: registers are as in the Exit, and the CPU is to go
-	// on behind the instruction.
+	// on behind the instruction, or, after an ExitIdle, to be asleep there.
 	Return(e *Exit) error
 	Close() error
 }
@@ -46,6 +49,8 @@ const (
 	ExitCall     ExitKind = "call"     // HVCL
 	ExitDiscover ExitKind = "cpucfg"   // CPUCFG of a word that is not the CPU's own
 	ExitFeatures ExitKind = "features" // a read of IOCSR FEATURES
+	ExitIdle     ExitKind = "idle"     // IDLE; not of the kernel's own, which nobody is told of
+	ExitAwake    ExitKind = "awake"    // the end of a wait that began with an ExitIdle
 )
 
 // Exit is a CPU that came out of the guest.
@@ -58,8 +63,9 @@ type Exit struct {
 	Args [6]uint64
 	// Value is what a question is answered with; before, what the machine itself has for it.
 	Value uint64
-	// PC is where the instruction is.
-	PC uint64
+	// PC is where the instruction is, and Kernel tells whether that is in the kernel's image.
+	PC     uint64
+	Kernel bool
 
 	before [6]uint64
 }
@@ -77,6 +83,7 @@ const (
 	EventHeld      EventKind = "held"      // the host took a CPU off
 	EventReleased  EventKind = "released"  // and put it on again
 	EventNote      EventKind = "note"      // what whoever watches has to say
+	EventAsked     EventKind = "asked"     // the guest asked something of the host, see Ask
 )
 
 // Event is a line of a host's log.
@@ -104,8 +111,10 @@ type Event struct {
 // they run on does not count: it is nothing that two runs have in common.
 type Host struct {
 	trap  Trap
-	hv    *LoongArch
 	order binary.ByteOrder
+	table *abi.Platform
+	// hv is the kernel's hypervisor, own that of other code; nil where that has none of its own.
+	hv, own *LoongArch
 	// Watch, where it is set, is told of each event as it is logged. It may call Hold, After, Peek,
 	// Poke and Note.
 	Watch func(Event)
@@ -113,9 +122,17 @@ type Host struct {
 	log    []Event
 	held   map[int]time.Time // since when
 	timers []timer
+	crowd  crowd
+	turns  int // how many crowds there were
 	delay  []uint64
 	serves int // the CPU that is being served
 	failed error
+
+	// ctx is Run's. ended tells that the machine is no more, and out has the exits of CPUs that came
+	// out while another was served.
+	ctx   context.Context
+	ended bool
+	out   []*Exit
 }
 
 // timer is something to be done at a time.
@@ -124,11 +141,19 @@ type timer struct {
 	do func()
 }
 
-// NewHost makes the host of a machine behind a Trap.
-func NewHost(t Trap, order binary.ByteOrder, hypervisor func(Machine) *LoongArch) *Host {
-	h := &Host{trap: t, order: order, held: map[int]time.Time{}, delay: make([]uint64, t.CPUs())}
-	h.hv = hypervisor(h)
+// NewHost makes the host of a machine behind a Trap, and its hypervisor; see NewLoongArch.
+func NewHost(t Trap, order binary.ByteOrder, table *abi.Platform, changes ...func(*LoongArch)) *Host {
+	h := &Host{trap: t, order: order, table: table, held: map[int]time.Time{}, delay: make([]uint64, t.CPUs())}
+	h.hv = NewLoongArch(h, table, changes...)
 	return h
+}
+
+// hypervisors are those that there are.
+func (h *Host) hypervisors() []*LoongArch {
+	if h.own == nil {
+		return []*LoongArch{h.hv}
+	}
+	return []*LoongArch{h.hv, h.own}
 }
 
 // Log returns what was logged so far, in order.
@@ -164,25 +189,47 @@ func (h *Host) After(d time.Duration, do func()) {
 }
 
 // Hold takes a CPU off, as a host does that has other work for its own CPU, and puts it on again
-// after d. All others go on. It may be called from Watch.
+// after d. All others go on. One that waits is not taken off. It may be called from Watch.
 func (h *Host) Hold(cpu int, d time.Duration) {
-	if _, is := h.held[cpu]; is {
-		return
+	if h.takeOff(cpu) {
+		h.After(d, func() { h.putOn(cpu) })
 	}
-	h.held[cpu] = time.Now()
-	h.After(d, func() { h.release(cpu) })
-	h.hv.Leave(cpu, true)
-	h.event(Event{Kind: EventHeld, CPU: cpu})
 }
 
-// release puts a CPU on again.
-func (h *Host) release(cpu int) {
-	off := uint64(time.Since(h.held[cpu]))
+// waits tells whether a CPU waits for an interrupt.
+func (h *Host) waits(cpu int) bool {
+	waits, err := h.trap.Waits(cpu)
+	h.fail("ask whether a CPU waits", err)
+	return waits
+}
+
+// takeOff takes a CPU off, unless it is off, or waits.
+func (h *Host) takeOff(cpu int) bool {
+	if _, is := h.held[cpu]; is || h.waits(cpu) {
+		return false
+	}
+	h.held[cpu] = time.Now()
+	for _, hv := range h.hypervisors() {
+		hv.Leave(cpu, true)
+	}
+	h.event(Event{Kind: EventHeld, CPU: cpu})
+	return true
+}
+
+// putOn puts a CPU on again that was taken off.
+func (h *Host) putOn(cpu int) {
+	since, is := h.held[cpu]
+	if !is {
+		return
+	}
+	off := uint64(time.Since(since))
 	delete(h.held, cpu)
 	h.delay[cpu] += off
 	h.serves = cpu
 	h.event(Event{Kind: EventReleased, CPU: cpu, Value: off})
-	h.hv.Enter(cpu)
+	for _, hv := range h.hypervisors() {
+		hv.Enter(cpu)
+	}
 }
 
 // Poke writes memory as no hypervisor would, for an experiment. Peek reads it.
@@ -196,7 +243,8 @@ func (h *Host) Peek(address, size uint64) uint64 {
 
 // Run runs the CPUs until the machine has ended, or ctx has.
 func (h *Host) Run(ctx context.Context) error {
-	for h.failed == nil {
+	h.ctx = ctx
+	for h.failed == nil && !h.ended {
 		e, err := h.next(ctx)
 		switch {
 		case errors.Is(err, ErrEnded):
@@ -232,6 +280,11 @@ func (h *Host) expire() {
 
 // next lets the CPUs go on until one comes out or it is time for something.
 func (h *Host) next(ctx context.Context) (*Exit, error) {
+	if len(h.out) > 0 {
+		e := h.out[0]
+		h.out = h.out[1:]
+		return e, nil
+	}
 	if len(h.timers) > 0 {
 		first := slices.MinFunc(h.timers, func(a, b timer) int { return a.at.Compare(b.at) })
 		var cancel context.CancelFunc
@@ -244,19 +297,35 @@ func (h *Host) next(ctx context.Context) (*Exit, error) {
 // serve has the hypervisor do what a CPU came out for.
 func (h *Host) serve(e *Exit) {
 	h.serves, e.before = e.CPU, e.Args
+	if h.asked(e) {
+		return
+	}
+	hv := h.hv
+	if h.own != nil && !e.Kernel {
+		hv = h.own
+	}
 	line := Event{Kind: EventKind(e.Kind), CPU: e.CPU, Number: e.Number, Args: e.Args, PC: e.PC}
 	switch e.Kind {
 	case ExitCall:
-		h.hv.Call(e.CPU, e.Number, &e.Args)
+		hv.Call(e.CPU, e.Number, &e.Args)
 		line.Value = e.Args[0]
 	case ExitDiscover:
-		if v, ok := h.hv.CPUCFG(e.CPU, uint32(e.Number)); ok {
+		if v, ok := hv.CPUCFG(e.CPU, uint32(e.Number)); ok {
 			e.Value = v
 		}
 		line.Value = e.Value
 	case ExitFeatures:
-		e.Value = h.hv.Features(e.CPU, e.Value)
+		e.Value = hv.Features(e.CPU, e.Value)
 		line.Value = e.Value
+	case ExitIdle:
+		for _, hv := range h.hypervisors() {
+			hv.Idle(e.CPU)
+			hv.Leave(e.CPU, false)
+		}
+	case ExitAwake:
+		for _, hv := range h.hypervisors() {
+			hv.Enter(e.CPU)
+		}
 	}
 	h.event(line)
 }
@@ -319,5 +388,29 @@ func (h *Host) Interrupt(cpu int, lines uint64) {
 // Delay implements Machine.
 func (h *Host) Delay(cpu int) uint64 { return h.delay[cpu] }
 
-// Pause implements Machine: CPUs that run look when they will.
-func (h *Host) Pause(int) {}
+// pause is how long the other CPUs have to look in between two stores.
+const pause = 200 * time.Microsecond
+
+// Pause implements Machine: all CPUs go on but the one that is being served, those that are held, and those
+// that come out meanwhile, which are served after it.
+func (h *Host) Pause(cpu int) {
+	if h.failed != nil || h.ended {
+		return
+	}
+	ctx, cancel := context.WithTimeout(h.ctx, pause)
+	defer cancel()
+	held := append(slices.Collect(maps.Keys(h.held)), cpu)
+	for _, e := range h.out {
+		held = append(held, e.CPU)
+	}
+	slices.Sort(held)
+	e, err := h.trap.Next(ctx, slices.Compact(held))
+	switch {
+	case errors.Is(err, ErrEnded):
+		h.ended = true
+	case err != nil:
+		h.fail("let CPUs go on", err)
+	case e != nil:
+		h.out = append(h.out, e)
+	}
+}

@@ -229,6 +229,10 @@ type script struct {
 	*bench
 	exits []func(ctx context.Context, held []int) (*Exit, error)
 	back  []Exit
+	waits map[int]bool
+	// out tells that a CPU is out, and pause what comes out meanwhile.
+	out   bool
+	pause func(held []int) *Exit
 }
 
 func (s *script) Memory(address, size uint64) bool { _, ok := s.Load(address, size); return ok }
@@ -243,20 +247,33 @@ func (s *script) Write(address uint64, b []byte) error {
 	return nil
 }
 func (s *script) Interrupt(cpu int, lines uint64) error { s.bench.Interrupt(cpu, lines); return nil }
-func (s *script) Return(e *Exit) error                  { s.back = append(s.back, *e); return nil }
-func (s *script) PC(int) (uint64, error)                { return 0x1000, nil }
-func (s *script) Close() error                          { return nil }
+func (s *script) Return(e *Exit) error {
+	s.back = append(s.back, *e)
+	s.out = false
+	return nil
+}
+func (s *script) PC(int) (uint64, error)      { return 0x1000, nil }
+func (s *script) Waits(cpu int) (bool, error) { return s.waits[cpu], nil }
+func (s *script) Close() error                { return nil }
 func (s *script) Next(ctx context.Context, held []int) (*Exit, error) {
+	if s.out {
+		if s.pause == nil {
+			return nil, nil
+		}
+		return s.pause(held), nil
+	}
 	if len(s.exits) == 0 {
 		return nil, ErrEnded
 	}
 	next := s.exits[0]
 	s.exits = s.exits[1:]
-	return next(ctx, held)
+	e, err := next(ctx, held)
+	s.out = e != nil
+	return e, err
 }
 
 func newHost(s *script) *Host {
-	return NewHost(s, binary.LittleEndian, func(m Machine) *LoongArch { return NewLoongArch(m, abi.LoongArch()) })
+	return NewHost(s, binary.LittleEndian, abi.LoongArch())
 }
 
 func TestHost(t *testing.T) {

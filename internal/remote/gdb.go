@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
@@ -166,6 +167,22 @@ func (g *GDB) Registers() ([]uint64, error) {
 		out[i] = g.order.Uint64(b[8*i:])
 	}
 	return out, nil
+}
+
+// Halted tells whether a CPU is asleep until an interrupt comes.
+func (g *GDB) Halted(cpu int) (bool, error) {
+	command := fmt.Sprintf("qThreadExtraInfo,%x", cpu+1)
+	answer, err := g.command(command)
+	if err != nil {
+		return false, err
+	}
+	text, err := hex.DecodeString(answer)
+	// gdbstub/gdbstub.c, handle_query_thread_extra, QEMU 11.1
+	halted, runs := bytes.Contains(text, []byte("[halted")), bytes.Contains(text, []byte("[running"))
+	if err != nil || halted == runs {
+		return false, &Refused{command, answer}
+	}
+	return halted, nil
 }
 
 // SetRegister writes a register.

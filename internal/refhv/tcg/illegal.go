@@ -113,6 +113,12 @@ func (g *Guest) look(address uint64) error {
 				if err := g.add(s); err != nil {
 					return err
 				}
+				if s.Kind != IDLE {
+					continue
+				}
+				if err := g.add(Site{Address: s.Address + length, Kind: awake}); err != nil {
+					return err
+				}
 			}
 		}
 	}

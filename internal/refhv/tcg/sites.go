@@ -18,10 +18,15 @@ const (
 	CPUCFG
 	// IOCSRRD reads input and output space, at the address in a register.
 	IOCSRRD
+	// IDLE waits for an interrupt, and awake is where a CPU goes on after it.
+	IDLE
+	awake
 )
 
 // String returns the mnemonic.
-func (k Kind) String() string { return [...]string{"hvcl", "cpucfg", "iocsrrd.w"}[k] }
+func (k Kind) String() string {
+	return [...]string{"hvcl", "cpucfg", "iocsrrd.w", "idle", "after idle"}[k]
+}
 
 // Site is an instruction that leaves the guest.
 type Site struct {
@@ -44,6 +49,7 @@ var encodings = []struct {
 	{HVCL, 0xffff8000, 0x002b8000},
 	{CPUCFG, 0xfffffc00, 0x00006c00},
 	{IOCSRRD, 0xfffffc00, 0x06480800},
+	{IDLE, 0xffff8000, 0x06488000},
 }
 
 // decode tells whether an instruction is one that may leave the guest.
@@ -51,6 +57,8 @@ func decode(address uint64, word uint32) (Site, bool) {
 	for _, e := range encodings {
 		switch {
 		case word&e.mask != e.word:
+		case e.kind == IDLE:
+			return Site{Address: address, Kind: e.kind}, true
 		case e.kind == HVCL:
 			return Site{Address: address, Kind: e.kind, Code: uint64(word &^ e.mask)}, true
 		default:
@@ -58,6 +66,11 @@ func decode(address uint64, word uint32) (Site, bool) {
 		}
 	}
 	return Site{}, false
+}
+
+// has tells whether an address is in the kernel's code.
+func (k *Kernel) has(address uint64) bool {
+	return address >= k.Base && address-k.Base < uint64(len(k.Text))
 }
 
 // Kernel is a kernel's code as it is in memory once it runs.
@@ -129,14 +142,14 @@ func ReadKernel(image []byte) (*Kernel, error) {
 	return nil, errors.New("the kernel's image has no section .text")
 }
 
-// Sites lists the instructions that may leave the guest: all but those that read what is known
-// beforehand not to be the hypervisor's, as ours tells by the number of the word or by the
-// address.
+// Sites lists the instructions that may leave the guest: all but IDLE, of which there are too many, and
+// those that read what is known beforehand not to be the hypervisor's, as ours tells by the number of
+// the word or by the address.
 func (k *Kernel) Sites(ours func(Kind, uint64) bool) []Site {
 	var out []Site
 	for at := 0; at+4 <= len(k.Text); at += 4 {
 		s, ok := decode(k.Base+uint64(at), binary.LittleEndian.Uint32(k.Text[at:]))
-		if !ok {
+		if !ok || s.Kind == IDLE {
 			continue
 		}
 		if value, known := k.constant(at, s.From); s.Kind == HVCL || !known || ours(s.Kind, value) {

@@ -14,6 +14,9 @@
 // HVCL that raised it gets a breakpoint, and so do the other instructions near it; the CPU goes back to
 // it by a return from exception. An HVCL of a process stays illegal.
 //
+// A guest of KVM leaves by IDLE as well. That of a module is a site, so that the hypervisor knows of
+// the wait; the kernel's own would stop all CPUs each time that one has nothing to do.
+//
 // # How it goes back
 //
 // Interrupts and memory are QEMU's qtest's: an input line of the CPU is a bit of ESTAT, as it is for
@@ -73,6 +76,8 @@ type Guest struct {
 	cpus   []remote.CPU
 	ram    []span
 	sites  map[uint64]Site
+	// asleep are the CPUs that have come to an IDLE that they were let do.
+	asleep map[int]bool
 	// vectors are where each CPU goes on when an instruction is illegal; 0 while that is not known.
 	vectors []uint64
 
@@ -90,7 +95,7 @@ type span struct{ first, last uint64 }
 // Open connects to a QEMU that is being started and sets the breakpoints. The CPUs begin to run at the
 // first Next.
 func Open(ctx context.Context, s Sockets, kernel *Kernel, table *abi.Platform) (g *Guest, err error) {
-	g = &Guest{table: table, kernel: kernel, sites: map[uint64]Site{}, Passed: map[uint64]int{}}
+	g = &Guest{table: table, kernel: kernel, sites: map[uint64]Site{}, asleep: map[int]bool{}, Passed: map[uint64]int{}}
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("reach QEMU: %w", errors.Join(err, g.Close()))
@@ -306,7 +311,7 @@ func (g *Guest) exit(ctx context.Context, cpu int) (*refhv.Exit, error) {
 	if err := g.check(s); err != nil {
 		return nil, err
 	}
-	e := &refhv.Exit{CPU: cpu, PC: s.Address}
+	e := &refhv.Exit{CPU: cpu, PC: s.Address, Kernel: g.kernel.has(s.Address)}
 	switch s.Kind {
 	case HVCL:
 		e.Kind, e.Number = refhv.ExitCall, s.Code
@@ -316,6 +321,15 @@ func (g *Guest) exit(ctx context.Context, cpu int) (*refhv.Exit, error) {
 		e.Kind, e.Number = refhv.ExitDiscover, uint64(uint32(r[s.From]))
 	case IOCSRRD:
 		e.Kind = refhv.ExitFeatures
+	case IDLE:
+		e.Kind = refhv.ExitIdle
+		return e, nil
+	case awake:
+		if !g.asleep[cpu] {
+			return nil, g.step(ctx, cpu, s)
+		}
+		e.Kind = refhv.ExitAwake
+		return e, nil
 	}
 	// The machine does it, and the hypervisor has the last word.
 	if err := g.step(ctx, cpu, s); err != nil {
@@ -334,7 +348,7 @@ func (g *Guest) exit(ctx context.Context, cpu int) (*refhv.Exit, error) {
 
 // check makes sure, once, that the code in memory is the kernel's that the sites were found in.
 func (g *Guest) check(s Site) error {
-	if g.checked || s.Address < g.kernel.Base || s.Address-g.kernel.Base >= uint64(len(g.kernel.Text)) {
+	if g.checked || !g.kernel.has(s.Address) {
 		return nil
 	}
 	at := s.Address - g.kernel.Base
@@ -377,16 +391,52 @@ func (g *Guest) PC(cpu int) (uint64, error) {
 	return r[registerPC], nil
 }
 
+// Waits implements refhv.Trap.
+func (g *Guest) Waits(cpu int) (bool, error) { return g.gdb.Halted(cpu) }
+
+// sleep has a CPU do the IDLE that it is at, alone. It may be awake again then, right behind it.
+func (g *Guest) sleep(cpu int, s Site) error {
+	if err := g.gdb.Unbreak(s.Address); err != nil {
+		return err
+	}
+	for at := s.Address; at == s.Address; {
+		if err := g.gdb.Resume(cpu); err != nil {
+			return err
+		}
+		if err := g.gdb.Interrupt(); err != nil {
+			return err
+		}
+		_, err := g.gdb.Wait(context.Background())
+		if err != nil {
+			return err
+		}
+		if at, err = g.PC(cpu); err != nil {
+			return err
+		}
+	}
+	g.asleep[cpu] = true
+	return g.gdb.Break(s.Address)
+}
+
+// length is that of an instruction, in bytes.
+const length = 4
+
 // Return implements refhv.Trap.
 func (g *Guest) Return(e *refhv.Exit) error {
 	s := g.sites[e.PC]
+	switch e.Kind {
+	case refhv.ExitIdle:
+		return g.sleep(e.CPU, s)
+	case refhv.ExitAwake:
+		delete(g.asleep, e.CPU)
+		return g.step(context.Background(), e.CPU, s)
+	}
 	if err := g.gdb.Select(e.CPU); err != nil {
 		return err
 	}
 	if e.Kind != refhv.ExitCall {
 		return g.gdb.SetRegister(s.To, e.Value)
 	}
-	const length = 4
 	for i, v := range e.Args {
 		if i > 0 && !e.Changed(i) {
 			continue
