@@ -298,8 +298,11 @@ func (t *T) Fatal(err error) { panic(stop{err: err}) }
 // GiveUp ends the check: none of its rules can be looked at here.
 func (t *T) GiveUp(reason string) { panic(stop{giveUp: reason}) }
 
-// Check ends the check if err is not nil.
+// Check ends the check if err is not nil. What the machine cannot do is no failure of it.
 func (t *T) Check(doing string, err error) {
+	if errors.Is(err, errLimited) {
+		t.GiveUp(errLimited.Error())
+	}
 	if err != nil {
 		t.Fatal(fmt.Errorf("%s: %w", doing, err))
 	}

@@ -119,7 +119,11 @@ func x86Areas() []areaKind {
 
 // monitor is a machine with its monitor.
 func (t *T) monitor(c microvm.Config) microvm.Monitor {
-	m, ok := t.Open(c).(microvm.Monitor)
+	machine := t.Open(c)
+	if _, is := machine.(limited); is {
+		t.GiveUp(errLimited.Error())
+	}
+	m, ok := machine.(microvm.Monitor)
 	if !ok {
 		t.Fatal(fmt.Errorf("the carrier is no monitor of its machines"))
 	}

@@ -123,6 +123,7 @@ func Targets() []Target {
 			},
 		},
 		here(suites.X86KVMBelow(), suites.Options{}),
+		here(suites.X86KVMHost(), suites.Options{}),
 		xenTarget("x86-xen", "Debian's newest Xen", Xen{}, 4),
 		xenTarget("x86-xen-4.17", "Xen 4.17", Xen{Suite: "bookworm", Version: "4.17"}, 4),
 		xenTarget("x86-xen-nopvspin", "Debian's newest Xen", Xen{}, 4, "nopvspin"),

@@ -190,11 +190,12 @@ func testNobody(t *testing.T) {
 }
 
 func testOwnKVM(t *testing.T) {
-	r := runHere(t, "-rules", "kick/*", "x86-kvm")
+	r := runHere(t, "-rules", "kick/*", "x86-kvm-host")
 	assert.Zero(t, r.status)
 	require.Len(t, r.report.Runs, 1)
 	run := r.report.Runs[0]
 	assert.Equal(t, run.Guest.Release, run.Implementer.Version)
+	assert.Contains(t, strings.Join(run.Notes, "\n"), "fit for all checks")
 	assert.Equal(t, map[conformance.Verdict]int{conformance.Pass: len(run.Results)}, run.Totals())
 }
 

@@ -4,9 +4,6 @@ package suites
 
 import (
 	"context"
-	"fmt"
-
-	"golang.org/x/sys/unix"
 
 	"pvabi/conformance"
 	"pvabi/conformance/linuxguest"
@@ -60,24 +57,4 @@ func xenGuest(ctx context.Context, job agent.Job, emit func(conformance.Event)) 
 
 // Locals are the targets that this machine can be: who is below it, and, where it is a host
 // itself, its own KVM, which machines of ours ask and nobody else notices.
-func Locals() []Local {
-	i := conformance.Implementer{Name: "Linux KVM"}
-	i.Version, _ = linuxguest.Release() // the suite tells of an error
-	return []Local{
-		X86KVMBelow(),
-		{
-			Name: "x86-kvm", Platform: "x86-kvm", Implementer: i, Named: true,
-			Text:  "the KVM of this machine's own kernel, asked by virtual CPUs of our own",
-			Rules: conformance.X86KVMRules(),
-			Reachable: func(context.Context) error {
-				const device = "/dev/kvm"
-				f, err := unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC, 0)
-				if err != nil {
-					return fmt.Errorf("open %s: %w; load the module kvm_amd or kvm_intel, and be root or of the group kvm", device, err)
-				}
-				return unix.Close(f)
-			},
-			Suite: func(Options) agent.Suite { return x86KVM },
-		},
-	}
-}
+func Locals() []Local { return []Local{X86KVMBelow(), X86KVMHost()} }
