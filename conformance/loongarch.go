@@ -28,29 +28,34 @@ type LoongArchGuest interface {
 // LoongArch is the suite for the hypervisor side of loongarch-kvm, asked by the CPUs of machines of
 // our own, of which features and numbers of CPUs can be chosen.
 func LoongArch(ctx context.Context, i Implementer, open func(microvm.Config) (microvm.Machine, error)) (*Suite, error) {
-	return loongSuite(ctx, i, open, microvm.Config{CPUs: 3, IDs: loongIDs})
+	return loongSuite(ctx, i, open, loong{plain: microvm.Config{CPUs: 3, IDs: loongIDs}})
 }
 
 // LoongArchBelow is the suite for the hypervisor below the Linux guest that the suite runs in, asked
 // by CPUs of that guest. Where that offers nothing, all rules are absent but the one that says what
 // there must not be then.
 func LoongArchBelow(ctx context.Context, i Implementer, open func(microvm.Config) (microvm.Machine, error)) (*Suite, error) {
-	return loongSuite(ctx, i, open, microvm.Config{CPUs: 3})
+	return loongSuite(ctx, i, open, loong{plain: microvm.Config{CPUs: 3}})
 }
 
-// LoongArchRules are the rules that both suites have a result for, in the order of their results. Left out
+// LoongArchReference is LoongArchBelow for a guest of the reference hypervisor, whose host its machines
+// can ask for more than that of a real one: they choose features, and have CPUs taken off.
+func LoongArchReference(ctx context.Context, i Implementer, open func(microvm.Config) (microvm.Machine, error)) (*Suite, error) {
+	return loongSuite(ctx, i, open, loong{plain: microvm.Config{CPUs: 3}, asks: true})
+}
+
+// LoongArchRules are the rules that all these suites have a result for, in the order of their results. Left out
 // are the guest's, and the one about vector registers, which a kernel does not lend.
 func LoongArchRules() []abi.Rule {
 	return (&Suite{ABI: abi.LoongArch(), Checks: loongChecks(loong{})}).Rules()
 }
 
-func loongSuite(ctx context.Context, i Implementer, open func(microvm.Config) (microvm.Machine, error), plain microvm.Config) (*Suite, error) {
+func loongSuite(ctx context.Context, i Implementer, open func(microvm.Config) (microvm.Machine, error), c loong) (*Suite, error) {
 	s := &Suite{
 		ABI: abi.LoongArch(), ISA: loong64.ISA, Open: open, Implementer: i, Deviations: Deviations,
 		Looks: Looks,
 	}
 	s.Native = s.ABI.Conventions[0].Instructions[0].Mnemonic
-	c := loong{plain: plain}
 	s.Checks, s.Costs = loongChecks(c), loongCosts(c)
 	return s, s.loongDiscover(ctx, c)
 }
@@ -63,10 +68,17 @@ func LoongArchDisturbing() map[string]string { return disturbingOf(loongChecks(l
 var loongIDs = []uint64{120, 200, 140}
 
 // loong is what the checks have to know of their machines: the configuration of a plain one. If
-// that does not choose the CPUs' numbers, nothing can be chosen.
-type loong struct{ plain microvm.Config }
+// that does not choose the CPUs' numbers, they are those of a guest's kernel, and nothing can be
+// chosen, unless the machine can ask its host.
+type loong struct {
+	plain microvm.Config
+	asks  bool
+}
 
 func (c loong) guest() bool { return c.plain.IDs == nil }
+
+// chooses tells whether features can be chosen.
+func (c loong) chooses() bool { return !c.guest() || c.asks }
 
 // loongTried is tried where a kernel has a say in what its CPUs are sent, and once where nobody has.
 func (t *T) loongTried(c loong, holds func() bool) bool {
@@ -426,7 +438,7 @@ func loongDiscovery(c loong) Check {
 func loongChosen(c loong) Check {
 	const rule = "discovery/features-chosen"
 	return Check{Rules: []string{rule}, Run: func(t *T) {
-		if c.guest() {
+		if !c.chooses() {
 			t.Unreached(rule, "what the VMM has chosen, its guest cannot know but by asking")
 			return
 		}
@@ -611,7 +623,7 @@ func loongGates(c loong) Check {
 	)
 	return Check{Rules: []string{hidden, offered}, Run: func(t *T) {
 		words := []uint32{0}
-		if c.guest() {
+		if !c.chooses() {
 			var is uint32
 			for _, f := range t.ABI.Features {
 				if t.offered(f.Name) {
@@ -621,14 +633,14 @@ func loongGates(c loong) Check {
 			words[0] = is
 		}
 		for _, call := range t.ABI.Calls {
-			if !c.guest() {
+			if c.chooses() {
 				words = append(words, 1<<t.ABI.Feature(call.Feature).Bit)
 			}
 		}
 		seen := map[string]bool{}
 		for _, word := range words {
 			config := c.plain
-			if !c.guest() {
+			if c.chooses() {
 				config.Features = &word
 			}
 			m := t.Open(config)

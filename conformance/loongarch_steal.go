@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"errors"
 	"fmt"
 
 	"pvabi/arch"
@@ -12,7 +11,8 @@ import (
 // two things tell for certain: NOTIFY itself, and being taken off by the host, which a guest cannot
 // have done to it. There, a check waits for that to happen, and is unreached where it does not. A
 // wait, after which the CPU comes back to the host's CPU, is a third: whether it is one here is found
-// out by the same wait while an area is registered.
+// out by the same wait while an area is registered. The host of the reference hypervisor takes CPUs off
+// when it is asked to.
 
 // loongRegister runs what registers a record, or takes it back, on a CPU, and then looks at fields of
 // the record from there.
@@ -265,24 +265,61 @@ func loongNowhere(c loong) Check {
 // loongLooks is how often a guest looks for its CPU having been taken off by the host.
 const loongLooks = 300
 
-// loongContend is contend, where the host can be asked to have CPUs compete. In a guest the CPU
-// just runs, for as long as its host lets it. done tells how often to look.
-func (t *T) loongContend(c loong, m microvm.Machine, rec record, p ...arch.Op) (end func(), looks int) {
+// loongContention is a CPU, the target, that runs with an area registered for as long as its host
+// lets it.
+type loongContention struct {
+	// end has the CPU come to its end.
+	end func()
+	// looks is how often to look for the CPU's having been taken off. forced tells that the host
+	// does take it off: it has been made to.
+	looks  int
+	forced bool
+}
+
+// loongContend is contend, where the host can be made to have CPUs compete. In a guest of another the
+// CPU just runs. The program p comes once it does. The control, where nobody else can have the CPU
+// taken off, is that nothing is written before.
+func (t *T) loongContend(c loong, m microvm.Machine, rec record, p ...arch.Op) loongContention {
 	if !c.guest() {
 		k := t.contend(m, rec, p...)
-		return k.end, t.Looks
+		return loongContention{k.end, t.Looks, true}
 	}
-	if _, err := m.Crowd(target, third); !errors.Is(err, errors.ErrUnsupported) {
-		t.Check("put CPUs on one CPU of the host", err)
-	}
-	flag := m.Alloc(8, 8, 0)
-	q := append(append(arch.Program{interruptions(1), rec.on()}, p...), spinUntil(flag.Address(), ^uint64(0), 1, 0), rec.off())
-	t.start(m, target, q...)
+	begin, flag := m.Alloc(8, 8, 0), m.Alloc(8, 8, 0)
+	until := func(a arch.Area) arch.Op { return spinUntil(a.Address(), ^uint64(0), 1, 0) }
+	t.start(m, target, append(append(arch.Program{interruptions(1), rec.on(), until(begin)}, p...), until(flag), rec.off())...)
 	t.Control("the area is registered", true, t.Until(func() bool { at, _ := m.At(target); return at > 1 }))
-	return func() {
-		flag.Store(0, 8, 1)
-		t.finish(m, target)
-	}, min(loongLooks, t.Looks)
+	k := loongContention{looks: min(loongLooks, t.Looks)}
+	if c.asks {
+		before := rec.get(version)
+		for range staysLooks {
+			t.within(1, func() bool { return false })
+			t.Control("writes to the area of a CPU that is not taken off", 0, rec.get(version)-before)
+		}
+		release := t.crowd(m, target, third)
+		t.start(m, third, interruptions(1), until(flag))
+		k.looks, k.forced = t.Looks, true
+		k.end = func() {
+			flag.Store(0, 8, 1)
+			t.finish(m, target)
+			t.finish(m, third)
+			release()
+		}
+	} else {
+		k.end = func() {
+			flag.Store(0, 8, 1)
+			t.finish(m, target)
+		}
+	}
+	begin.Store(0, 8, 1)
+	return k
+}
+
+// ownAt is where, among a contending CPU's operations, the program begins that is its own.
+func (c loong) ownAt() int {
+	if c.guest() {
+		return 3
+	}
+	return 1
 }
 
 const notTaken = "the host did not take the CPU off while it was looked at, and a guest cannot ask it to"
@@ -297,13 +334,13 @@ func loongGrows(c loong) Check {
 		m := t.Open(c.plain)
 		rec := t.record(m)
 		rec.set(rec.steal, base)
-		end, looks := t.loongContend(c, m, rec)
+		k := t.loongContend(c, m, rec)
 		first := rec.get(rec.steal)
-		grew := t.within(looks, func() bool { return rec.get(rec.steal) > first })
-		end()
+		grew := t.within(k.looks, func() bool { return rec.get(rec.steal) > first })
+		k.end()
 		last := rec.get(rec.steal)
 		t.Evidence(grows, "steal", []uint64{base, first, last})
-		if !grew && c.guest() {
+		if !grew && !k.forced {
 			t.Unreached(grows, notTaken)
 		}
 		t.Equal(grows, "steal grows", t.Want(grows, "grows"), bit(grew))
@@ -323,23 +360,23 @@ func loongReader(c loong) Check {
 	return Check{Rules: []string{protocol, monotonic}, Run: func(t *T) {
 		m := t.Open(c.plain)
 		rec := t.record(m)
-		end, looks := t.loongContend(c, m, rec)
+		k := t.loongContend(c, m, rec)
 		var sum arch.Result
-		enough := t.within(looks, func() bool {
+		enough := t.within(k.looks, func() bool {
 			r := t.run(m, caller, arch.Op{Kind: arch.Sample, Arg: [6]uint64{rec.addressOf(version), rec.addressOf(rec.steal), reads}})[0]
 			for i := range sum.Regs {
 				sum.Regs[i] += r.Regs[i]
 			}
 			return sum.Regs[arch.SampleChanges] >= changes
 		})
-		end()
+		k.end()
 		for _, rule := range []string{protocol, monotonic} {
 			t.Evidence(rule, "samples: version odd, version moved, torn, less, changed, changed without version", sum.Regs[:6])
-			if !enough && c.guest() {
+			if !enough && !k.forced {
 				t.Unreached(rule, notTaken)
 			}
 		}
-		if !enough && !c.guest() {
+		if !enough && k.forced {
 			t.Fatal(fmt.Errorf("a reader saw %d changes of steal, not %d: the CPU was hardly ever taken off", sum.Regs[arch.SampleChanges], changes))
 		}
 		t.Equal(protocol, "values that changed under an even, unchanged version", t.Want(protocol, "torn"), int64(sum.Regs[arch.SampleTorn]+sum.Regs[arch.SampleSilent]))
@@ -353,7 +390,6 @@ func loongBusy(c loong) Check {
 	const (
 		running     = "preempted/running"
 		descheduled = "preempted/descheduled"
-		reads       = 30000
 	)
 	return Check{Rules: []string{running, descheduled}, Run: func(t *T) {
 		m := t.Open(c.plain)
@@ -362,36 +398,36 @@ func loongBusy(c loong) Check {
 		clear, set := uint64(t.Want(running, "preempted")), mask*uint64(t.Want(descheduled, "preempted"))
 		t.Control("preempted of a descheduled CPU is to be told from that of a running one", true, set != clear)
 		rec.set(rec.preempted, clear)
+		reads := uint64(30000)
+		if c.guest() { // which has a real clock, and its turn for longer
+			reads = 1 << 20
+		}
 		own := spinUntil(rec.addressOf(rec.preempted), mask, mask, reads)
-		end, looks := t.loongContend(c, m, rec, own)
+		k := t.loongContend(c, m, rec, own)
 		var value uint64
 		look := func(want func(uint64) bool) bool {
-			return t.within(looks, func() bool { value = rec.get(rec.preempted); return want(value) })
+			return t.within(k.looks, func() bool { value = rec.get(rec.preempted); return want(value) })
 		}
 		isSet := func(v uint64) bool { return v != clear }
 		seen := look(isSet)
 		first := value
 		// A second time, as what is set once may never be cleared, or never be set again.
 		again := seen && look(func(v uint64) bool { return v == clear }) && look(isSet)
-		ownAt := 1
-		if c.guest() {
-			ownAt = 2 // after interrupts were turned on
-		}
-		t.Until(func() bool { at, _ := m.At(target); return at > ownAt })
-		end()
-		r := m.Results(target)[ownAt]
+		t.Until(func() bool { at, _ := m.At(target); return at > c.ownAt() })
+		k.end()
+		r := m.Results(target)[c.ownAt()]
 		if !seen {
-			if c.guest() {
+			if !k.forced {
 				t.Unreached(descheduled, notTaken)
 			}
 			t.Unreached(running, "the CPU was not seen descheduled, so that its own view proves nothing")
 		}
 		t.Equal(descheduled, "preempted as another CPU sees it", set, first)
-		if again || !c.guest() {
+		if again || k.forced {
 			t.Equal(descheduled, "preempted when the CPU is off once more", set, value)
 		}
 		t.Equal(running, "preempted as the CPU itself sees it", clear, r.Value&mask)
-		t.Equal(running, "reads by the CPU itself, none of them set", uint64(reads), r.Aux)
+		t.Equal(running, "reads by the CPU itself, none of them set", reads, r.Aux)
 	}}
 }
 
@@ -421,7 +457,7 @@ func loongUntouched(c loong) Check {
 	const rule = "preempted/untouched-without-feature"
 	return Check{Rules: []string{rule}, Run: func(t *T) {
 		config := c.plain
-		if !c.guest() {
+		if c.chooses() {
 			only := uint32(1) << t.ABI.Feature("STEAL_TIME").Bit
 			config.Features = &only
 		} else if t.offered("PREEMPT") {
@@ -430,10 +466,10 @@ func loongUntouched(c loong) Check {
 		}
 		m := t.Open(config)
 		rec := t.record(m)
-		end, looks := t.loongContend(c, m, rec)
+		k := t.loongContend(c, m, rec)
 		first := rec.get(rec.steal)
-		t.within(looks, func() bool { return rec.get(rec.steal) > first })
-		end()
+		t.within(k.looks, func() bool { return rec.get(rec.steal) > first })
+		k.end()
 		t.Control("the area is written", true, rec.get(version) != 0)
 		t.Equal(rule, "bytes changed", t.Want(rule, "changed"), rec.changed(rec.preempted))
 	}}

@@ -321,7 +321,9 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 	if r.Threads != "" {
 		threads = r.Threads
 	}
-	job := agent.Job{Target: t.Name, Modules: image.Names(), Needs: g.Needs, Only: r.Only, Mutants: r.Mutants, Looks: r.Looks, Rounds: r.Rounds}
+	job := agent.Job{
+		Target: t.Name, Modules: image.Names(), Needs: g.Needs, Only: r.Only, Mutants: r.Mutants, Looks: r.Looks, Rounds: r.Rounds, Scenario: g.Scenario,
+	}
 	if t.Implementer == implementedByQEMU {
 		job.Implementer = emulator.Version
 	}

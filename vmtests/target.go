@@ -76,6 +76,8 @@ type Guest struct {
 	Append []string
 	// Reference is true of a guest that runs on the reference hypervisor.
 	Reference bool
+	// Scenario is what the suite is to do, where it has more than one thing to do.
+	Scenario string
 	// Options are what a kernel has to be configured with for the rules to be looked at.
 	Options []conformance.Option
 }
@@ -167,6 +169,17 @@ func Targets() []Target {
 			Rules: conformance.LoongArchRules(), Costs: true,
 			Guest: &Guest{
 				GOARCH: "loong64", CPUs: 4, Threads: qemu.ThreadPerCPU, Reference: true,
+				Modules: []string{sibling},
+				Append:  []string{"isolcpus=1-3", "irqaffinity=0"},
+				Options: conformance.LoongArchOptions(),
+			},
+		},
+		{
+			Name: "loongarch-plain", Platform: "loongarch-kvm", Implementer: implementedByQEMU,
+			Text:  "a machine without a hypervisor, which QEMU is for LoongArch under TCG: that there is nothing, and that Linux uses nothing",
+			Rules: conformance.LoongArchPlainRules(),
+			Guest: &Guest{
+				GOARCH: "loong64", CPUs: 4, Threads: qemu.ThreadPerCPU,
 				Modules: []string{sibling},
 				Append:  []string{"isolcpus=1-3", "irqaffinity=0"},
 				Options: conformance.LoongArchOptions(),
