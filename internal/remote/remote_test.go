@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -205,6 +206,24 @@ func TestGDB(t *testing.T) {
 	stop, err = g.Wait(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, SIGINT, stop.Signal)
+}
+
+func TestGDBHalted(t *testing.T) {
+	text := func(s string) string { return hex.EncodeToString([]byte(s)) }
+	g, _ := newStub(t, map[string]string{
+		"qThreadExtraInfo,1": text("CPU#0 [running]"), "qThreadExtraInfo,2": text("CPU#1 [halted ]"),
+		"qThreadExtraInfo,3": text("CPU#2"), "qThreadExtraInfo,4": "zz",
+	})
+	for cpu, want := range []bool{false, true} {
+		got, err := g.Halted(cpu)
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+	}
+	for _, cpu := range []int{2, 3, 4} {
+		_, err := g.Halted(cpu)
+		var refused *Refused
+		assert.ErrorAs(t, err, &refused, "CPU %d", cpu)
+	}
 }
 
 func TestGDBStep(t *testing.T) {

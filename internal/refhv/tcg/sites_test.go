@@ -17,6 +17,7 @@ func ori(to, from, value uint32) uint32   { return 0x03800000 | value<<10 | from
 func addiW(to, from, value uint32) uint32 { return 0x02800000 | value&0xfff<<10 | from<<5 | to }
 func move(to, from uint32) uint32         { return 0x00150000 | from<<5 | to }
 func storeD(what, base uint32) uint32     { return 0x29c00000 | base<<5 | what }
+func idle() uint32                        { return 0x06488000 }
 func branch() uint32                      { return 0x50000000 }
 
 // image is a kernel's image with code at 0x200 of the file, 0x1000 of the memory.
@@ -56,6 +57,7 @@ func TestSites(t *testing.T) {
 		want []Site
 	}{
 		{"no site", []uint32{move(4, 5), branch()}, nil},
+		{"the kernel's waits", []uint32{idle()}, nil},
 		{"calls", []uint32{hvcl(0x100), 0, hvcl(0x7fff)}, []Site{{base, HVCL, 0x100, 0, 0}, {base + 8, HVCL, 0x7fff, 0, 0}}},
 		{"ours", []uint32{lu12i(13, 0x40000000), ori(13, 13, 4), move(5, 6), cpucfg(4, 13)}, []Site{{base + 12, CPUCFG, 0, 4, 13}}},
 		{"another's", []uint32{ori(13, 0, 2), cpucfg(4, 13)}, nil},
@@ -72,6 +74,14 @@ func TestSites(t *testing.T) {
 			assert.Equal(t, test.want, k.Sites(ours))
 		})
 	}
+}
+
+func TestDecodeIdle(t *testing.T) {
+	s, ok := decode(base, idle())
+	assert.True(t, ok)
+	assert.Equal(t, Site{Address: base, Kind: IDLE}, s)
+	_, ok = decode(base, ertn)
+	assert.False(t, ok)
 }
 
 func TestReadKernel(t *testing.T) {
