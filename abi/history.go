@@ -21,8 +21,24 @@ type Proposal struct {
 	Sources   []Source `json:"sources"`
 }
 
+// Thread is a discussion, or a body of code, that the ABI grew from.
+type Thread struct {
+	// Subject names the thread, Date its year and month.
+	Subject string `json:"subject"`
+	Date    string `json:"date"`
+	// Platforms are the names of those that it was about.
+	Platforms []string `json:"platforms"`
+	// Proposed says what it was for, Ended what became of it.
+	Proposed string   `json:"proposed"`
+	Ended    string   `json:"ended"`
+	Sources  []Source `json:"sources"`
+}
+
 // HistoryTable is what was proposed and what it means today.
-type HistoryTable []Proposal
+type HistoryTable struct {
+	Threads   []Thread   `json:"threads"`
+	Proposals []Proposal `json:"proposals"`
+}
 
 // The threads.
 const (
@@ -43,7 +59,49 @@ func History() HistoryTable {
 	calls := func(symbol string) Source { return linux("include/uapi/linux/kvm_para.h", symbol) }
 	para := func(symbol string) Source { return linux("arch/x86/include/uapi/asm/kvm_para.h", symbol) }
 	loong := func(symbol string) Source { return linux("arch/loongarch/include/asm/kvm_para.h", symbol) }
-	return HistoryTable{
+	threads := []Thread{
+		{
+			Subject: threadKick2011, Date: "2011-10", Platforms: []string{"x86-kvm"},
+			Proposed: "Two calls for spinlocks: by one a CPU blocks, by the other somebody kicks it out of that.",
+			Ended:    "The kick was merged in Linux 3.12 as call 5, KICK_CPU. The wait became HLT.",
+			Sources:  []Source{calls("KVM_HC_KICK_CPU"), x86GuestWait},
+		},
+		{
+			Subject: threadFlush2012, Date: "2012", Platforms: []string{"x86-kvm"},
+			Proposed: "An area for each CPU that tells whether it runs, and asks for a flush of its TLB at its next entry.",
+			Ended:    "Not merged. The idea came back in the byte preempted of kvm_steal_time: PV_TLB_FLUSH, in Linux 4.16.",
+			Sources:  []Source{para("KVM_FEATURE_PV_TLB_FLUSH"), para("KVM_VCPU_FLUSH_TLB")},
+		},
+		{
+			Subject: threadTicket2012, Date: "2012-05", Platforms: []string{"x86-kvm"},
+			Proposed: "Ticket spinlocks whose waiters halt, and are kicked by the one who unlocks.",
+			Ended:    "A later version was merged in Linux 3.12: PV_UNHALT and KICK_CPU. Queued locks took the place of ticket locks in 4.2, by the same ABI.",
+			Sources:  []Source{para("KVM_FEATURE_PV_UNHALT"), linux("arch/x86/kernel/kvm.c", "kvm_spinlock_init")},
+		},
+		{
+			Subject: threadVCPU2016, Date: "2016-10", Platforms: []string{"powerpc-papr", "s390", "x86-kvm", "x86-xen"},
+			Proposed: "A query, vcpu_is_preempted: who spins for a lock may know that its holder does not run.",
+			Ended:    "Merged in Linux 4.10 on all four platforms; of these only KVM on x86 got something new in its ABI for it. LoongArch came later, by the feature PREEMPT.",
+			Sources: []Source{
+				linux("arch/x86/kernel/kvm.c", "__kvm_vcpu_is_preempted"), linux("drivers/xen/time.c", "xen_vcpu_stolen"),
+				linux("arch/powerpc/include/asm/paravirt.h", "vcpu_is_preempted"), linux("arch/s390/kernel/smp.c", "arch_vcpu_is_preempted"),
+				linux("arch/loongarch/include/uapi/asm/kvm_para.h", "KVM_FEATURE_PREEMPT"),
+			},
+		},
+		{
+			Subject: vendorsLoong, Date: "2023", Platforms: []string{"loongarch-kvm"},
+			Proposed: "Steal time and interrupts by call, found by a call.",
+			Ended:    "Merged in Linux with other numbers, and found by CPUCFG: interrupts in 6.10, steal time in 6.11.",
+			Sources:  []Source{loongVendor, loong("KVM_HCALL_FUNC_IPI"), loong("KVM_HCALL_FUNC_NOTIFY")},
+		},
+		{
+			Subject: threadLoong2024, Date: "2024-07", Platforms: []string{"loongarch-kvm"},
+			Proposed: "Queued spinlocks whose waiters sleep and are kicked, on host and guest.",
+			Ended:    "Not merged. Guests use test-and-set locks; what came is PREEMPT, in Linux 7.0, which has the number of the feature that was proposed.",
+			Sources:  []Source{loongProposal, linux("arch/loongarch/include/asm/qspinlock.h", "virt_spin_lock"), linux("arch/loongarch/include/uapi/asm/kvm_para.h", "KVM_FEATURE_PREEMPT")},
+		},
+	}
+	return HistoryTable{Threads: threads, Proposals: []Proposal{
 		{
 			Thread: threadKick2011, Date: "2011-10", Platform: "x86-kvm", Kind: "call",
 			Name:  "WAIT_FOR_KICK",
@@ -167,5 +225,5 @@ func History() HistoryTable {
 				loongProposal, linux("arch/loongarch/include/uapi/asm/kvm_para.h", "KVM_FEATURE_PREEMPT"),
 			},
 		},
-	}
+	}}
 }

@@ -1,6 +1,7 @@
 package abi
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -51,13 +52,27 @@ func TestSilencesAnswerQuestions(t *testing.T) {
 }
 
 func TestHistory(t *testing.T) {
+	var threads []string
 	last := ""
-	for _, p := range History() {
+	for _, h := range History().Threads {
+		assert.GreaterOrEqual(t, h.Date, last[:min(len(last), len(h.Date))], "%s: want the oldest first", h.Subject)
+		last = h.Date
+		threads = append(threads, h.Subject)
+		assert.NotEmpty(t, h.Platforms, h.Subject)
+		for _, name := range h.Platforms {
+			assert.True(t, slices.ContainsFunc(Platforms(), func(p *Platform) bool { return p.Name == name }), "%s: platform %s", h.Subject, name)
+		}
+		sentence(t, h.Subject, h.Proposed)
+		sentence(t, h.Subject, h.Ended)
+		cited(t, h.Subject, h.Sources)
+	}
+	last = ""
+	for _, p := range History().Proposals {
 		where := p.Date + " " + p.Name
 		assert.Regexp(t, `^20\d\d(-\d\d)?$`, p.Date, where)
 		assert.GreaterOrEqual(t, p.Date, last[:min(len(last), len(p.Date))], "%s: want the oldest first", where)
 		last = p.Date
-		assert.NotEmpty(t, p.Thread, where)
+		assert.Contains(t, threads, p.Thread, where)
 		assert.NotEmpty(t, p.Platform, where)
 		assert.Contains(t, []string{"call", "feature", "register", "layout"}, p.Kind, where)
 		sentence(t, where, p.Today)

@@ -298,8 +298,16 @@ func (t *PortableTable) sections() []section {
 }
 
 func (h HistoryTable) sections() []section {
+	threads := section{title: "Threads, and where each ended", columns: []string{"date", "platforms", "thread"}}
+	for _, t := range h.Threads {
+		threads.add(entry{
+			cells:   []string{t.Date, strings.Join(t.Platforms, ", "), t.Subject},
+			notes:   []note{{label: "proposed", text: t.Proposed}, {label: "ended", text: t.Ended}},
+			sources: t.Sources,
+		})
+	}
 	s := section{title: "What was proposed, and what it is today", columns: []string{"date", "platform", "kind", "number", "proposed"}}
-	for _, p := range h {
+	for _, p := range h.Proposals {
 		s.add(entry{
 			cells: []string{p.Date, p.Platform, p.Kind, dash(p.Number), p.Name},
 			notes: []note{
@@ -308,7 +316,7 @@ func (h HistoryTable) sections() []section {
 			sources: p.Sources,
 		})
 	}
-	return []section{s}
+	return []section{threads, s}
 }
 
 func (s *section) add(e entry) { s.entries = append(s.entries, e) }

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write the golden files of testdata anew")
+var update = flag.Bool("update", false, "write the golden files of testdata and docs anew")
 
 var formats = map[string]func(io.Writer, Document) error{"txt": Text, "md": Markdown, "json": JSON}
 
@@ -28,15 +28,39 @@ func documents() map[string]Document {
 	return docs
 }
 
+// golden names the file that has a document: what is in Markdown is for readers.
+func golden(name, ext string) string {
+	if ext != "md" {
+		return filepath.Join("testdata", name+"."+ext)
+	}
+	if name != "portable" && name != "history" {
+		name = "abi-" + name
+	}
+	return filepath.Join("..", "docs", name+".md")
+}
+
+// head is what stands above a document in docs.
+func head(name string) string {
+	switch name {
+	case "portable":
+		return "# The portable questions, platforms side by side\n\nMade by `pvabi spec -portable -format markdown`.\n\n"
+	case "history":
+		return "# What was proposed, and where it ended\n\nMade by `pvabi spec -history -format markdown`.\n\n"
+	}
+	return "# The ABI of " + name + "\n\nMade by `pvabi spec -platform " + name + " -format markdown`.\n\n"
+}
+
 func TestGolden(t *testing.T) {
 	for name, doc := range documents() {
 		for ext, print := range formats {
 			t.Run(name+"."+ext, func(t *testing.T) {
 				var got bytes.Buffer
+				if ext == "md" {
+					got.WriteString(head(name))
+				}
 				require.NoError(t, print(&got, doc))
-				file := filepath.Join("testdata", name+"."+ext)
+				file := golden(name, ext)
 				if *update {
-					require.NoError(t, os.MkdirAll("testdata", 0o777))
 					require.NoError(t, os.WriteFile(file, got.Bytes(), 0o666))
 				}
 				want, err := os.ReadFile(file)
