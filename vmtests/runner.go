@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,6 +39,9 @@ type Runner struct {
 	Threads qemu.Threads
 	// Output is the folder that the guests' consoles are kept in.
 	Output string
+	// Consoles, where set, is what the guests' consoles are written to as they come, each
+	// line behind its target's name.
+	Consoles io.Writer
 	// Only lists patterns, of path.Match, that select rules by topic/statement;
 	// none selects all.
 	Only []string
@@ -332,7 +336,7 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 		CPUs: g.CPUs, Threads: threads,
 		Kernel: boot, Initramfs: image.Path, Release: kernel.release, Xen: xen,
 		Append:  append(job.Words(), g.Append...),
-		Console: t.Console(r.Output),
+		Console: t.Console(r.Output), Line: r.line(t),
 	}
 	var report qemu.Report
 	if r.Rounds > 0 {
@@ -365,6 +369,14 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 		o.run.Unreached += "; if the kernel has modules, give their folder by -modules, or the tree that they were built in by -modules-from"
 	}
 	return err
+}
+
+// line returns what writes a line of a target's console; nil where nobody wants them.
+func (r *Runner) line(t Target) func(string) {
+	if r.Consoles == nil {
+		return nil
+	}
+	return func(line string) { fmt.Fprintf(r.Consoles, "%s: %s\n", t.Name, line) }
 }
 
 // lacking returns the property of a machine that a QEMU ended for because it does not know it, or

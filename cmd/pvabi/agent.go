@@ -11,6 +11,7 @@ import (
 
 	"pvabi/conformance"
 	local "pvabi/initramfs/suites"
+	"pvabi/internal/progress"
 	"pvabi/vmtests"
 )
 
@@ -50,7 +51,9 @@ func runAgent(ctx context.Context, args []string, stdout, stderr io.Writer) (int
 		return 0, fmt.Errorf("loading a module takes root; -unprivileged looks at what does not")
 	}
 	o.named = fs.NArg() > 0
-	return o.run(ctx, &vmtests.Runner{}, targets, stdout, stderr)
+	screen := progress.New(stderr)
+	defer screen.Close()
+	return o.run(ctx, &vmtests.Runner{}, targets, screen, stdout, stderr)
 }
 
 // checkSelf tells on standard output whether this kernel takes our module.

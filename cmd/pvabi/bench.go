@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 
 	"pvabi/conformance"
 	"pvabi/internal/bench"
+	"pvabi/internal/progress"
 	"pvabi/vmtests"
 )
 
@@ -50,7 +50,10 @@ func runBench(ctx context.Context, args []string, stdout, stderr io.Writer) (int
 		return 0, err
 	}
 	defer folder.Close()
-	r.Store = opened(cache, nil, os.Stderr)
+	screen := progress.New(stderr)
+	defer screen.Close()
+	stdout, stderr = screen.Writer(stdout), screen.Writer(stderr)
+	r.Store = opened(cache, nil, screen)
 	report := &conformance.Report{Schema: conformance.Schema, Runs: []*conformance.Run{}}
 	status := conformance.ExitConforms
 	for _, t := range targets {
@@ -62,7 +65,9 @@ func runBench(ctx context.Context, args []string, stdout, stderr io.Writer) (int
 			continue
 		}
 		fmt.Fprintf(stderr, "pvabi bench: %s\n", t.Name)
+		screen.Target(t.Name, 1)
 		run := r.Run(ctx, t)
+		screen.Target("", 0)
 		report.Runs = append(report.Runs, run)
 		if run.Error != "" || named && run.Unreached != "" {
 			status = conformance.ExitFailed

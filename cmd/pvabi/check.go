@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
 	"pvabi/initramfs"
 	"pvabi/internal/drift"
 	"pvabi/internal/kbuild"
+	"pvabi/internal/progress"
 	"pvabi/vmtests"
 )
 
@@ -24,6 +24,7 @@ func check(ctx context.Context, args []string, stdout, stderr io.Writer) (status
 	tree := fs.String("linux", "", "`tree` that the kernel was built in, a source tree or the folder of make O=; without -kernel, check the kernel that was built there")
 	o := reportFlags(fs, "summary")
 	bisectFlag(fs, o)
+	consolesFlag(fs, o)
 	cache := cacheFlag(fs)
 	if err := parse(fs, args); err != nil {
 		return 0, err
@@ -61,8 +62,10 @@ func check(ctx context.Context, args []string, stdout, stderr io.Writer) (status
 	if err := checkBoot(r, targets); err != nil {
 		return 0, err
 	}
-	r.Store = opened(cache, nil, os.Stderr)
-	return o.run(ctx, r, targets, stdout, stderr)
+	screen := progress.New(stderr)
+	defer screen.Close()
+	r.Store = opened(cache, nil, screen)
+	return o.run(ctx, r, targets, screen, stdout, stderr)
 }
 
 // still looks at a kernel without booting it: at the headers of its tree or, where there is none, at

@@ -113,6 +113,14 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// Fd is that of the file that is written to, as of an [os.File].
+func (o *output) Fd() uintptr {
+	if f, ok := o.w.(interface{ Fd() uintptr }); ok {
+		return f.Fd()
+	}
+	return ^uintptr(0)
+}
+
 // errUsage stands for a mistake in the command line that was already told.
 var errUsage = errors.New("usage")
 

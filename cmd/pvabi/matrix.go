@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"pvabi/conformance"
+	"pvabi/internal/progress"
 	"pvabi/vmtests"
 )
 
@@ -109,6 +109,7 @@ func matrix(ctx context.Context, args []string, stdout, stderr io.Writer) (int, 
 	qemus := fs.String("qemu-suites", strings.Join(suites, ","), "comma-separated Debian `suites` that QEMU is taken from")
 	kernels := fs.String("kernel-suites", strings.Join(suites, ","), "comma-separated Debian `suites` that kernels are taken from")
 	part := fs.String("shard", "", "do only every n-th job, beginning with the i-th: `i/n`")
+	verbose := fs.Bool("v", false, "print the guests' consoles on standard error as they come")
 	output := fs.String("o", "results", "write each job's results into a folder of its own in this `folder`")
 	cache := cacheFlag(fs)
 	if err := parse(fs, args); err != nil {
@@ -128,7 +129,10 @@ func matrix(ctx context.Context, args []string, stdout, stderr io.Writer) (int, 
 	if *planned {
 		return conformance.ExitConforms, writePlan(stdout, jobs, *format)
 	}
-	store := opened(cache, nil, os.Stderr)
+	screen := progress.New(stderr)
+	defer screen.Close()
+	stdout, stderr = screen.Writer(stdout), screen.Writer(stderr)
+	store := opened(cache, nil, screen)
 	all := &conformance.Report{Schema: conformance.Schema}
 	var done []job
 	for _, j := range jobs {
@@ -142,7 +146,10 @@ func matrix(ctx context.Context, args []string, stdout, stderr io.Writer) (int, 
 		if err != nil {
 			return 0, err
 		}
-		r := &vmtests.Runner{Store: store, Output: dir, QEMUSuite: j.QEMU, KernelSuite: j.Kernel}
+		r := &vmtests.Runner{Store: store, Output: dir, QEMUSuite: j.QEMU, KernelSuite: j.Kernel, Events: &printer{stderr: stderr, screen: screen}}
+		if *verbose {
+			r.Consoles = stderr
+		}
 		run := r.Run(ctx, t)
 		report := &conformance.Report{Schema: conformance.Schema, Runs: []*conformance.Run{run}}
 		err = errors.Join(save(report.WriteJSON, dir, results), folder.Close())

@@ -20,6 +20,7 @@ import (
 	"pvabi/conformance"
 	"pvabi/initramfs/agent"
 	"pvabi/internal/kbuild"
+	"pvabi/internal/progress"
 	"pvabi/internal/qemu"
 	"pvabi/internal/store"
 	"pvabi/vmtests"
@@ -59,7 +60,7 @@ func cacheFlag(fs *flag.FlagSet) *string {
 }
 
 // opened opens the store in its folder once, when it is needed.
-func opened(dir *string, refresh *bool, progress *os.File) func() (*store.Store, error) {
+func opened(dir *string, refresh *bool, screen *progress.Display) func() (*store.Store, error) {
 	return sync.OnceValues(func() (*store.Store, error) {
 		d := *dir
 		if d == "" {
@@ -68,7 +69,7 @@ func opened(dir *string, refresh *bool, progress *os.File) func() (*store.Store,
 				return nil, err
 			}
 		}
-		s, err := store.Open(d, store.NewProgress(progress))
+		s, err := store.Open(d, screen)
 		if err == nil && refresh != nil {
 			s.Refresh = *refresh
 		}
@@ -87,6 +88,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (status i
 	fs.IntVar(&r.Boots, "boots", 1, "boot each target this often; exit 2 if a verdict changes")
 	o := reportFlags(fs, "ktap")
 	bisectFlag(fs, o)
+	consolesFlag(fs, o)
 	cache := cacheFlag(fs)
 	if err := parse(fs, args); err != nil {
 		return 0, err
@@ -109,9 +111,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (status i
 	if err := checkBoot(r, targets); err != nil {
 		return 0, err
 	}
-	r.Store = opened(cache, nil, os.Stderr)
+	screen := progress.New(stderr)
+	defer screen.Close()
+	r.Store = opened(cache, nil, screen)
 	o.named = fs.NArg() > 0
-	return o.run(ctx, r, targets, stdout, stderr)
+	return o.run(ctx, r, targets, screen, stdout, stderr)
 }
 
 // fromTree has a runner boot what was built in a tree, as far as it has no files of the user's; it does
@@ -144,8 +148,10 @@ type reporting struct {
 	output, format, rules, against string
 
 	strict bool
-	named  bool // the targets were named, and so must run
-	bisect bool // see bisected
+	// consoles has what guests print on their consoles shown.
+	consoles bool
+	named    bool // the targets were named, and so must run
+	bisect   bool // see bisected
 	// drift is what was found without booting, see conformance.Report.
 	drift []string
 }
@@ -163,7 +169,7 @@ func reportFlags(fs *flag.FlagSet, form string) *reporting {
 }
 
 // run runs targets, reports, and returns the exit status.
-func (o *reporting) run(ctx context.Context, r *vmtests.Runner, targets []vmtests.Target, stdout, stderr io.Writer) (int, error) {
+func (o *reporting) run(ctx context.Context, r *vmtests.Runner, targets []vmtests.Target, screen *progress.Display, stdout, stderr io.Writer) (int, error) {
 	if !slices.Contains(forms, o.format) {
 		return 0, fmt.Errorf("unknown format %q; there are %s", o.format, strings.Join(forms, ", "))
 	}
@@ -184,7 +190,11 @@ func (o *reporting) run(ctx context.Context, r *vmtests.Runner, targets []vmtest
 	// is told at the end.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
-	out := &printer{w: stdout, stderr: stderr}
+	stdout, stderr = screen.Writer(stdout), screen.Writer(stderr)
+	if o.consoles {
+		r.Consoles = stderr
+	}
+	out := &printer{w: stdout, stderr: stderr, screen: screen}
 	if o.format == "ktap" {
 		out.ktap = conformance.NewKTAP(stdout, len(targets))
 	}
@@ -236,6 +246,11 @@ func (o *reporting) judge(w io.Writer, base, report *conformance.Report, only []
 		}
 	}
 	return status
+}
+
+// consolesFlag adds the flag of commands whose targets are guests.
+func consolesFlag(fs *flag.FlagSet, o *reporting) {
+	fs.BoolVar(&o.consoles, "v", false, "print the guests' consoles on standard error as they come")
 }
 
 // bisectFlag adds the flag for git bisect.
@@ -358,11 +373,13 @@ func oneArchitecture(targets []vmtests.Target) bool {
 type printer struct {
 	w      io.Writer
 	stderr io.Writer
+	screen *progress.Display
 	ktap   *conformance.KTAP // nil for the forms that are printed at the end
 }
 
 // Begin implements vmtests.Events.
 func (o *printer) Begin(t vmtests.Target, rules []abi.Rule) {
+	o.screen.Target(t.Name, len(rules))
 	if o.ktap != nil {
 		o.ktap.Begin(t.Name, rules)
 		o.ktap.Comment("%s: %s", t.Implementer, t.Text)
@@ -383,10 +400,12 @@ func (o *printer) Result(r conformance.Result) {
 	if o.ktap != nil {
 		o.ktap.Result(r)
 	}
+	o.screen.Checked()
 }
 
 // End implements vmtests.Events.
 func (o *printer) End(run *conformance.Run) {
+	o.screen.Target("", 0)
 	if o.ktap == nil {
 		return
 	}

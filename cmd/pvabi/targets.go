@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"text/tabwriter"
 
 	"pvabi/conformance"
+	"pvabi/internal/progress"
 	"pvabi/vmtests"
 )
 
@@ -75,7 +75,10 @@ func fetch(ctx context.Context, args []string, stdout, stderr io.Writer) (int, e
 	if err != nil {
 		return 0, err
 	}
-	r.Store = opened(cache, refresh, os.Stderr)
+	screen := progress.New(stderr)
+	defer screen.Close()
+	stdout = screen.Writer(stdout)
+	r.Store = opened(cache, refresh, screen)
 	for _, t := range chosen {
 		got, err := r.Fetch(ctx, t)
 		if err != nil {

@@ -67,6 +67,8 @@ type Config struct {
 	Append, Args []string
 	// Console is the file that keeps the guest's console. It is overwritten.
 	Console string
+	// Line, where set, is called from one goroutine for each line of the console.
+	Line func(line string)
 	// Boot bounds the time to the first event, Silence that between any two, and
 	// Whole that of all of a run. Zero stands for DefaultBoot and so on; on Xen, more.
 	Boot, Silence, Whole time.Duration
@@ -125,6 +127,11 @@ func Run(ctx context.Context, c Config, event func(conformance.Event)) (Report, 
 	if err := os.WriteFile(c.Console, nil, 0o644); err != nil {
 		return Report{}, fmt.Errorf("make the console's file: %w", err)
 	}
+	stop, err := follow(c.Console, c.Line)
+	if err != nil {
+		return Report{}, fmt.Errorf("follow the console: %w", err)
+	}
+	defer stop()
 	report, err := attempt(ctx, c, event)
 	if errors.Is(err, ErrBoot) && ctx.Err() == nil {
 		first := err
