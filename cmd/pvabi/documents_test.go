@@ -1,0 +1,173 @@
+package main
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"pvabi/internal/store"
+)
+
+// documented has every command line that stands in a block of its own in README.md and
+// in docs, and what runs it: here is TestDocumented, and other names are of tests that
+// run the same with what takes a guest, as file:function.
+var documented = map[string]string{
+	"make run":  "vmtests/conformance_test.go:TestConformance",
+	"make test": "vmtests/conformance_test.go:TestConformance",
+	"go test ./vmtests -run TestConformance/x86-kvm/kick":                                        "vmtests/conformance_test.go:TestConformance",
+	"bin/pvabi run -kernel arch/x86/boot/bzImage -modules /tmp/mods/lib/modules/RELEASE x86-kvm": "cmd/pvabi/documents_test.go:TestOwnKernel",
+	"bin/pvabi run -o before -kernel bzImage.old x86-kvm":                                        "cmd/pvabi/documents_test.go:TestOwnKernel",
+	"bin/pvabi run -o after -kernel bzImage.new x86-kvm":                                         "cmd/pvabi/documents_test.go:TestOwnKernel",
+	"bin/pvabi run -against before/results.json -kernel bzImage.new x86-kvm":                     "cmd/pvabi/documents_test.go:TestOwnKernel",
+	"bin/pvabi check -linux ~/linux":                                                             "cmd/pvabi/documents_test.go:TestOwnKernel",
+	"bin/pvabi drift -linux linux-6.1":                                                           "internal/drift/drift_test.go:TestTreeThatMoved",
+	"bin/pvabi diff before/results.json after/results.json":                                      here,
+	"bin/pvabi matrix -plan -format github":                                                      here,
+	"bin/pvabi matrix -plan -format gitlab > matrix.yml":                                         here,
+	"bin/pvabi matrix -plan -shard 1/4":                                                          here,
+	"bin/pvabi bench":                                                                            "vmtests/conformance_test.go:TestMeasure",
+	"bin/pvabi bench -rounds 20 x86-kvm":                                                         "vmtests/conformance_test.go:TestMeasure",
+	"go run golang.org/x/perf/cmd/benchstat@latest -col /areas results/bench.txt":                "internal/bench/bench_test.go:TestWriteGo",
+	"pvabi agent -list":                                                                          "cmd/pvabi/agent_linux_test.go:TestAgent",
+	"pvabi agent":                                                                                "cmd/pvabi/agent_linux_test.go:TestAgent",
+	"pvabi agent -self-check":                                                                    "cmd/pvabi/agent_linux_test.go:TestAgent",
+}
+
+const here = "here"
+
+var (
+	inBlock = regexp.MustCompile(`(?m)^    (?:\$ )?((?:bin/pvabi|pvabi|make|go) .*)$`)
+	inText  = regexp.MustCompile("`((?:bin/)?pvabi [^`]+|make [a-z]+|\\.ci/run|go test [^`]+)`")
+	comment = regexp.MustCompile(`\s+#.*$`)
+	// Documents that are made from tables hold no commands but that which makes them.
+	made = regexp.MustCompile(`^(abi-.*|portable|history|findings|defects)\.md$`)
+)
+
+// documents returns the text of each document of people's.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	names, err := filepath.Glob("../../docs/*.md")
+	require.NoError(t, err)
+	texts := map[string]string{}
+	for _, name := range append(names, "../../README.md") {
+		if made.MatchString(filepath.Base(name)) {
+			continue
+		}
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		texts[strings.TrimPrefix(name, "../../")] = string(text)
+	}
+	return texts
+}
+
+// TestDocumented runs what the documents say can be run, or holds that a test does, and
+// that every command and flag that they name exists.
+func TestDocumented(t *testing.T) {
+	texts := documents(t)
+	makefile, err := os.ReadFile("../../Makefile")
+	require.NoError(t, err)
+	found := map[string]bool{}
+	for name, text := range texts {
+		for _, m := range inBlock.FindAllStringSubmatch(text, -1) {
+			line := comment.ReplaceAllString(m[1], "")
+			found[line] = true
+			exists(t, name, line, string(makefile))
+			assert.NotEmpty(t, documented[line], "%s: %q is in no test; run it in one, and list it in documented", name, line)
+		}
+		for _, m := range inText.FindAllStringSubmatch(text, -1) {
+			exists(t, name, m[1], string(makefile))
+		}
+	}
+	for line, test := range documented {
+		assert.True(t, found[line], "no document has %q", line)
+		if file, function, ok := strings.Cut(test, ":"); ok {
+			text, err := os.ReadFile(filepath.Join("../..", file))
+			require.NoError(t, err)
+			assert.Contains(t, string(text), "func "+function+"(t *testing.T)", line)
+		}
+	}
+
+	files(t, map[string]string{"before/results.json": report, "after/results.json": report, "results/results.json": report})
+	for _, line := range slices.Sorted(maps.Keys(documented)) {
+		if documented[line] != here {
+			continue
+		}
+		args, _, _ := strings.Cut(line, " > ")
+		status, stdout, stderr := call(t.Context(), strings.Fields(args)[1:]...)
+		assert.Zero(t, status, "%s: %s", line, stderr)
+		assert.NotEmpty(t, stdout, line)
+	}
+}
+
+// exists holds that a command line of a document is one that could be: its command, its
+// flags, make's target.
+func exists(t *testing.T, document, line, makefile string) {
+	t.Helper()
+	words := strings.Fields(line)
+	switch strings.TrimPrefix(words[0], "bin/") {
+	case "make":
+		if words[1] != "modules_install" { // the kernel's
+			assert.Regexp(t, `(?m)^`+words[1]+`:`, makefile, "%s: %s", document, line)
+		}
+	case "pvabi":
+		if words[1] == "COMMAND" {
+			return
+		}
+		require.Contains(t, commands, words[1], "%s: %s", document, line)
+		_, _, usage := call(t.Context(), words[1], "-h")
+		for _, w := range words[2:] {
+			if strings.HasPrefix(w, "-") {
+				assert.Regexp(t, `(?m)^  `+regexp.QuoteMeta(w)+`\b`, usage, "%s: %s", document, line)
+			}
+		}
+	}
+}
+
+// TestReadable holds the README within two screens, and every link of the documents to a
+// file that there is.
+func TestReadable(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#:]+)\)`)
+	for name, text := range documents(t) {
+		if name == "README.md" {
+			assert.LessOrEqual(t, strings.Count(text, "\n"), 110, "README.md")
+		}
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			_, err := os.Stat(filepath.Join("../..", filepath.Dir(name), m[1]))
+			assert.NoError(t, err, name)
+		}
+	}
+}
+
+// TestOwnKernel checks a kernel as README.md and docs/kernels.md say, with one rule.
+func TestOwnKernel(t *testing.T) {
+	if testing.Short() {
+		t.Skip("boots a guest; not done under -short")
+	}
+	dir, err := store.DefaultDir()
+	require.NoError(t, err)
+	s, err := store.Open(dir, store.NewProgress(os.Stderr))
+	require.NoError(t, err)
+	kernel, err := s.Kernel(t.Context(), store.KernelSpec{GOARCH: "amd64"})
+	if err != nil {
+		t.Skipf("cannot run here: no kernel: %v", err)
+	}
+	files(t, map[string]string{"before/results.json": `{"schema":1,"runs":[{"target":"x86-kvm","results":[{"rule":"x86-kvm/kick/wakes-waiter","verdict":"pass"}]}]}`})
+	t.Setenv("PVABI_CACHE", dir)
+	require.NoError(t, os.MkdirAll("arch/x86/boot", 0o755))
+	require.NoError(t, os.Symlink(kernel.Image, "arch/x86/boot/bzImage"))
+	status, stdout, stderr := call(t.Context(), "check", "-v", "-format", "ktap", "-rules", "kick/wakes-waiter", "-o", "after", "-against", "before/results.json",
+		"-kernel", "arch/x86/boot/bzImage", "-modules", kernel.Modules, "x86-kvm")
+	require.Zero(t, status, stderr)
+	assert.Contains(t, stdout, "ok 1 x86-kvm/kick/wakes-waiter # pass")
+	assert.Regexp(t, `(?m)^x86-kvm: .*Linux version `+regexp.QuoteMeta(kernel.Release), stderr, "-v prints the console")
+	assert.Contains(t, stderr, "no rule has another verdict")
+	assert.Equal(t, []string{"results.json", "x86-kvm.console"}, entries(t, "after"))
+	assert.Empty(t, entries(t, "tmp"))
+}
