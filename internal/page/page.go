@@ -31,7 +31,7 @@ var style string
 var script string
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"sign": sign,
+	"span": func(c []column) int { return len(c) + 1 }, "sign": sign,
 }).Parse(source))
 
 // sign is what stands for a verdict where there is no room for its name; it tells
@@ -250,9 +250,12 @@ func newColumn(id string, r Named) column {
 // again is the command that looks at one rule of a run again; the script puts the rule in.
 func again(r *conformance.Run) string { return "pvabi run -rules 'RULE' " + r.Target }
 
-// portable is the table of the portable questions. A platform that has no rule for one
-// says why.
+// portable is the table of the portable questions, with the runs that answer any of
+// them. A platform that has no rule for one says why.
 func portable(columns []column) table {
+	columns = slices.DeleteFunc(slices.Clone(columns), func(c column) bool {
+		return !slices.ContainsFunc(abi.Questions(), func(q abi.Question) bool { return c.cell(c.Platform+"/"+q.Name).Verdict != "" })
+	})
 	silent := map[string]bool{}
 	for _, p := range abi.Platforms() {
 		for _, s := range p.Silences {
