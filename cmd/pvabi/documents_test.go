@@ -3,6 +3,7 @@ package main
 import (
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -166,8 +167,28 @@ func TestOwnKernel(t *testing.T) {
 		"-kernel", "arch/x86/boot/bzImage", "-modules", kernel.Modules, "x86-kvm")
 	require.Zero(t, status, stderr)
 	assert.Contains(t, stdout, "ok 1 x86-kvm/kick/wakes-waiter # pass")
-	assert.Regexp(t, `(?m)^x86-kvm: .*Linux version `+regexp.QuoteMeta(kernel.Release), stderr, "-v prints the console")
+	assert.Contains(t, stderr, "x86-kvm: pvabi: agent: ", "-v prints the console")
 	assert.Contains(t, stderr, "no rule has another verdict")
 	assert.Equal(t, []string{"results.json", "x86-kvm.console"}, entries(t, "after"))
 	assert.Empty(t, entries(t, "tmp"))
+}
+
+// TestLAVA has a report told to LAVA, in whose place a script prints what it is given.
+func TestLAVA(t *testing.T) {
+	script, err := filepath.Abs("../../.ci/lava")
+	require.NoError(t, err)
+	report, err := os.Open("../../conformance/testdata/results.ktap")
+	require.NoError(t, err)
+	defer report.Close()
+	files(t, map[string]string{"bin/lava-test-case": "#!/bin/sh\necho $@\n"})
+	t.Setenv("PATH", "bin:"+os.Getenv("PATH"))
+	c := exec.CommandContext(t.Context(), "sh", script)
+	c.Stdin = report
+	out, err := c.Output()
+	assert.ErrorContains(t, err, "exit status 1", "a rule failed")
+	want := ""
+	for _, r := range []string{"pass pass", "fail fail", "deviates pass", "mended pass", "absent skip", "unreached skip", "error fail"} {
+		want += "x86-kvm.kick." + strings.Replace(r, " ", " --result ", 1) + "\n"
+	}
+	assert.Equal(t, want, string(out))
 }
