@@ -36,9 +36,10 @@ var documented = map[string]string{
 	"bin/pvabi bench":                                                                            "vmtests/conformance_test.go:TestMeasure",
 	"bin/pvabi bench -rounds 20 x86-kvm":                                                         "vmtests/conformance_test.go:TestMeasure",
 	"go run golang.org/x/perf/cmd/benchstat@latest -col /areas results/bench.txt":                "internal/bench/bench_test.go:TestWriteGo",
-	"pvabi agent -list":                                                                          "cmd/pvabi/agent_linux_test.go:TestAgent",
-	"pvabi agent":                                                                                "cmd/pvabi/agent_linux_test.go:TestAgent",
-	"pvabi agent -self-check":                                                                    "cmd/pvabi/agent_linux_test.go:TestAgent",
+	"make dist":               "cmd/pvabi/agent_linux_test.go:TestAgent",
+	"pvabi agent -list":       "cmd/pvabi/agent_linux_test.go:TestAgent",
+	"pvabi agent":             "cmd/pvabi/agent_linux_test.go:TestAgent",
+	"pvabi agent -self-check": "cmd/pvabi/agent_linux_test.go:TestAgent",
 }
 
 const here = "here"
