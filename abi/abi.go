@@ -332,10 +332,18 @@ type Platform struct {
 	// Silences are the portable questions that the platform's ABI does not
 	// answer with a rule.
 	Silences []Silence `json:"silences,omitempty"`
+
+	// read is told of rows that are asked for, see Watched; nil for nobody.
+	read func(path string)
 }
 
 // Call returns the call with that name; an unknown name panics.
 func (p *Platform) Call(name string) Call {
+	p.tell("calls", name)
+	return p.call(name)
+}
+
+func (p *Platform) call(name string) Call {
 	return must(p.Calls, name, func(c Call) string { return c.Name }, "call")
 }
 
@@ -347,9 +355,9 @@ func (p *Platform) HasCall(name string) bool {
 // ConventionOf returns the calling convention by which a call is made; unknown
 // names panic.
 func (p *Platform) ConventionOf(call string) Convention {
-	name := p.Call(call).Convention
+	name := p.call(call).Convention
 	if name == "" {
-		return p.Conventions[0]
+		return p.MainConvention()
 	}
 	return p.Convention(name)
 }
@@ -373,7 +381,8 @@ func (p *Platform) PreemptedField() (Layout, Field, uint64) {
 // Result returns what a call gives in the case that the named outcome is about;
 // unknown names panic.
 func (p *Platform) Result(call, when string) int64 {
-	o := must(p.Call(call).Outcomes, when, func(o Outcome) string { return o.When }, "outcome of", call)
+	p.tell("calls", call, "outcomes", when)
+	o := must(p.call(call).Outcomes, when, func(o Outcome) string { return o.When }, "outcome of", call)
 	if o.Error != "" {
 		return p.Errno(o.Error)
 	}
@@ -383,38 +392,49 @@ func (p *Platform) Result(call, when string) int64 {
 // Errno returns the result that stands for the named error; an unknown name
 // panics.
 func (p *Platform) Errno(name string) int64 {
+	p.tell("errors", name)
 	return must(p.Errors, name, func(e Errno) string { return e.Name }, "error").Result
 }
 
 // Feature returns the feature with that name; an unknown name panics.
 func (p *Platform) Feature(name string) Feature {
+	p.tell("features", name)
 	return must(p.Features, name, func(f Feature) string { return f.Name }, "feature")
 }
 
 // Register returns the register with that name; an unknown name panics.
 func (p *Platform) Register(name string) Register {
+	p.tell("registers", name)
 	return must(p.Registers, name, func(r Register) string { return r.Name }, "register")
 }
 
 // Layout returns the layout with that name; an unknown name panics.
 func (p *Platform) Layout(name string) Layout {
+	p.tell("layouts", name)
 	return must(p.Layouts, name, func(l Layout) string { return l.Name }, "layout")
 }
 
 // Word returns the number of discovery with that name; an unknown name panics.
 func (p *Platform) Word(name string) uint64 {
+	p.tell("discovery", name)
 	return must(p.Discovery, name, func(w Word) string { return w.Name }, "discovery word").Number
 }
 
 // Convention returns the calling convention with that name; an unknown name
 // panics.
 func (p *Platform) Convention(name string) Convention {
+	p.tell("conventions", name)
 	return must(p.Conventions, name, func(c Convention) string { return c.Name }, "calling convention")
 }
 
 // Rule returns the rule with that name ("topic/statement"); an unknown name
 // panics.
 func (p *Platform) Rule(name string) Rule {
+	p.tell("rules", p.Name, name)
+	return p.rule(name)
+}
+
+func (p *Platform) rule(name string) Rule {
 	return must(p.Rules, name, Rule.Name, "rule")
 }
 
@@ -425,7 +445,8 @@ func (p *Platform) HasRule(name string) bool {
 
 // Want returns the named number that a rule demands; unknown names panic.
 func (p *Platform) Want(rule, value string) int64 {
-	return must(p.Rule(rule).Want, value, func(v Value) string { return v.Name }, "value of rule", rule).Number
+	p.tell("rules", p.Name, rule, "want", value)
+	return must(p.rule(rule).Want, value, func(v Value) string { return v.Name }, "value of rule", rule).Number
 }
 
 // must finds a row by name. A miss is a mistake in the program, never in its

@@ -1,6 +1,7 @@
 package abi
 
 import (
+	"fmt"
 	"math"
 	"math/bits"
 	"regexp"
@@ -343,6 +344,61 @@ func TestEveryNumberCanBeSet(t *testing.T) {
 		assert.Equal(t, p, c, "after setting every number back")
 		assert.Equal(t, before, p.Numbers(), "the original after changes to its clone")
 	})
+}
+
+// Each value is changed, each mutation can be made, and can be told from the others.
+func TestMutations(t *testing.T) {
+	each(t, func(t *testing.T, p *Platform) {
+		t.Parallel()
+		all := p.Mutations()
+		unique(t, "mutation", all, func(m Mutation) string { return fmt.Sprint(m) })
+		values, changed, c := map[string]int64{}, map[string]bool{}, p.Clone()
+		for _, n := range p.Numbers() {
+			values[n.Path] = n.Value
+		}
+		for _, m := range all {
+			assert.NotEqual(t, m.Was, m.Is, m.Path)
+			was, number := values[m.Path]
+			if !number {
+				continue
+			}
+			assert.Equal(t, was, m.Was, m.Path)
+			changed[m.Path] = true
+			require.NoError(t, c.Set(m.Path, m.Is))
+			require.NoError(t, c.Set(m.Path, m.Was))
+		}
+		assert.Equal(t, p, c, "after setting every value back")
+		for path := range values {
+			outcome := strings.TrimSuffix(path, "result")
+			assert.True(t, changed[path] || changed[outcome+"error"], "%s is not changed", path)
+		}
+	})
+}
+
+// What is not a number: an outcome's error, and truth.
+func TestMutationsOfOtherValues(t *testing.T) {
+	p := X86KVM()
+	const refused, readable = "calls/SEND_IPI/outcomes/no APIC map/error", "registers/STEAL_TIME/readable"
+	changed := p.Clone()
+	for _, path := range []string{refused, readable} {
+		i := slices.IndexFunc(p.Mutations(), func(m Mutation) bool { return m.Path == path })
+		require.GreaterOrEqual(t, i, 0, path)
+		require.NoError(t, changed.Set(path, p.Mutations()[i].Is))
+	}
+	assert.NotEqual(t, p.Result("SEND_IPI", "no APIC map"), changed.Result("SEND_IPI", "no APIC map"))
+	assert.NotEqual(t, p.Register("STEAL_TIME").Readable, changed.Register("STEAL_TIME").Readable)
+}
+
+func TestWatched(t *testing.T) {
+	var read []string
+	p := X86KVM().Watched(func(path string) { read = append(read, path) })
+	p.Result("SEND_IPI", "no APIC map")
+	p.Want("kick/two-kicks", "wakes")
+	p.ConventionOf("KICK_CPU")
+	p.Layout("pv_eoi")
+	assert.Equal(t, []string{
+		"calls/SEND_IPI/outcomes/no APIC map", "errors/EOPNOTSUPP", "rules/x86-kvm/kick/two-kicks/want/wakes", "conventions/long mode", "layouts/pv_eoi",
+	}, read)
 }
 
 func TestSetUnknownNumber(t *testing.T) {

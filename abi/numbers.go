@@ -32,30 +32,47 @@ func (p *Platform) Clone() *Platform {
 // Unsigned values above the largest int64 are listed by their two's complement.
 func (p *Platform) Numbers() []Number {
 	var out []Number
-	walk(reflect.ValueOf(p).Elem(), "", func(path string, v reflect.Value) {
-		n := Number{Path: path}
-		if v.Kind() == reflect.Uint64 {
-			n.Value = int64(v.Uint())
-		} else {
-			n.Value = v.Int()
+	walk(reflect.ValueOf(p).Elem(), "", func(path string, v reflect.Value, o *Outcome) {
+		if v.Kind() != reflect.Bool && o == nil {
+			out = append(out, Number{Path: path, Value: valueOf(v)})
 		}
-		out = append(out, n)
 	})
 	return out
 }
 
-// Set changes the number at path, one that Numbers lists.
+// valueOf is a number, or 1 for true.
+func valueOf(v reflect.Value) int64 {
+	switch v.Kind() {
+	case reflect.Bool:
+		if v.Bool() {
+			return 1
+		}
+		return 0
+	case reflect.Uint64:
+		return int64(v.Uint())
+	}
+	return v.Int()
+}
+
+// Set changes the number at path, one that Numbers or Mutations lists. At the error of an
+// outcome it puts a result in its place.
 func (p *Platform) Set(path string, value int64) error {
 	found := false
-	walk(reflect.ValueOf(p).Elem(), "", func(at string, v reflect.Value) {
+	walk(reflect.ValueOf(p).Elem(), "", func(at string, v reflect.Value, o *Outcome) {
 		if at != path {
 			return
 		}
 		found = true
-		if v.Kind() == reflect.Uint64 {
+		switch v.Kind() {
+		case reflect.Bool:
+			v.SetBool(value != 0)
+		case reflect.Uint64:
 			v.SetUint(uint64(value))
-		} else {
+		default:
 			v.SetInt(value)
+		}
+		if o != nil {
+			o.Error = ""
 		}
 	})
 	if !found {
@@ -64,15 +81,21 @@ func (p *Platform) Set(path string, value int64) error {
 	return nil
 }
 
-// walk visits each 64-bit integer under v.
-func walk(v reflect.Value, path string, visit func(string, reflect.Value)) {
+// walk visits each 64-bit integer and each truth value under v, and the error of each outcome
+// that has one: as the outcome's result and the outcome itself, which is nil for all others.
+func walk(v reflect.Value, path string, visit func(string, reflect.Value, *Outcome)) {
 	switch v.Kind() {
-	case reflect.Uint64, reflect.Int64:
-		visit(path, v)
+	case reflect.Uint64, reflect.Int64, reflect.Bool:
+		visit(path, v, nil)
 	case reflect.Struct:
+		if o, ok := v.Addr().Interface().(*Outcome); ok && o.Error != "" {
+			visit(join(path, "error"), v.FieldByName("Result"), o)
+		}
 		for i := range v.NumField() {
-			name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
-			walk(v.Field(i), join(path, name), visit)
+			if f := v.Type().Field(i); f.IsExported() {
+				name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+				walk(v.Field(i), join(path, name), visit)
+			}
 		}
 	case reflect.Slice:
 		for i := range v.Len() {

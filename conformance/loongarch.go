@@ -399,7 +399,7 @@ func loongDiscovery(c loong) Check {
 		first := words(caller, ours...)
 		t.Equal(signature, "signature", Hex(t.ABI.Word("signature")), Hex(first[0]))
 		var mask uint64
-		for _, f := range t.ABI.Features {
+		for _, f := range t.ABI.AllFeatures() {
 			mask |= 1 << f.Bit
 		}
 		t.Evidence(known, "features", Hex(first[1]).String())
@@ -444,7 +444,7 @@ func loongChosen(c loong) Check {
 		}
 		var all uint32
 		words := []uint32{0}
-		for _, f := range t.ABI.Features {
+		for _, f := range t.ABI.AllFeatures() {
 			words = append(words, 1<<f.Bit)
 			all |= 1 << f.Bit
 		}
@@ -503,7 +503,7 @@ func loongUserIPI(c loong) Check {
 // loongFunctions are the functions up to a number that no call defines.
 func (t *T) loongFunctions(last uint64) (out []uint64) {
 	for n := range last + 1 {
-		if !slices.ContainsFunc(t.ABI.Calls, func(c abi.Call) bool { return c.Number == n }) {
+		if !slices.ContainsFunc(t.ABI.AllCalls(), func(c abi.Call) bool { return c.Number == n }) {
 			out = append(out, n)
 		}
 	}
@@ -625,14 +625,14 @@ func loongGates(c loong) Check {
 		words := []uint32{0}
 		if !c.chooses() {
 			var is uint32
-			for _, f := range t.ABI.Features {
+			for _, f := range t.ABI.AllFeatures() {
 				if t.offered(f.Name) {
 					is |= 1 << f.Bit
 				}
 			}
 			words[0] = is
 		}
-		for _, call := range t.ABI.Calls {
+		for _, call := range t.ABI.AllCalls() {
 			if c.chooses() {
 				words = append(words, 1<<t.ABI.Feature(call.Feature).Bit)
 			}
@@ -644,7 +644,7 @@ func loongGates(c loong) Check {
 				config.Features = &word
 			}
 			m := t.Open(config)
-			for _, call := range t.ABI.Calls {
+			for _, call := range t.ABI.AllCalls() {
 				op := t.notify(0)
 				good := t.ABI.Result("NOTIFY", "taken back")
 				if call.Name == t.ABI.Scheduling.Kick {
@@ -742,7 +742,7 @@ func loongConvention(c loong) Check {
 			r := t.run(m, caller, interruptions(0), readRegister(loong64.CRMD), op, long)[1:]
 			changed := []string{}
 			for i, v := range r[1].Regs {
-				if v != op.Regs[i] && t.ISA.Registers[i] != t.ABI.Conventions[0].Result {
+				if v != op.Regs[i] && t.ISA.Registers[i] != t.ABI.MainConvention().Result {
 					changed = append(changed, t.ISA.Registers[i])
 				}
 			}
@@ -758,7 +758,7 @@ func loongConvention(c loong) Check {
 			}
 			t.Equal(registers, name, t.Want(registers, "changed"), len(changed))
 			t.Equal(mode, name, t.Want(mode, "changed"), bit(r[0].Value != r[1].Flags))
-			t.Equal(length, name, t.ABI.Conventions[0].Instructions[0].Length, r[2].Value)
+			t.Equal(length, name, t.ABI.MainConvention().Instructions[0].Length, r[2].Value)
 			t.Equal(length, name+": exception", 0, r[2].Trap)
 		}
 	}}

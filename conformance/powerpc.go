@@ -294,7 +294,7 @@ func (t *T) paprHarmlessly(m microvm.Machine, cpu int, c abi.Call) (arch.Op, arc
 
 // paprOffered lists the calls of all function sets that are offered.
 func (t *T) paprOffered() []abi.Call {
-	return slices.DeleteFunc(slices.Clone(t.ABI.Calls), func(c abi.Call) bool {
+	return slices.DeleteFunc(slices.Clone(t.ABI.AllCalls()), func(c abi.Call) bool {
 		if c.Feature == "" {
 			return true
 		}
@@ -349,7 +349,7 @@ func paprConvention() Check {
 	)
 	return Check{Rules: []string{instruction, length, stored, registers, special, reduced}, Run: func(t *T) {
 		m := t.Open(machine())
-		conv := t.ABI.Conventions[0]
+		conv := t.ABI.MainConvention()
 		r3 := t.ISA.Register(conv.Result)
 		type call struct {
 			name    string
@@ -488,7 +488,7 @@ func paprUndefined() Check {
 		look(undefined, numbers...)
 		look(extreme, 1<<31, 1<<32-4, 1<<63, 1<<64-4)
 		var not, above []uint64
-		for _, c := range t.ABI.Calls {
+		for _, c := range t.ABI.AllCalls() {
 			if c.Feature == "" {
 				continue // what one of these does if it is taken for a call may be the end
 			}

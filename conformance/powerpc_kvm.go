@@ -146,7 +146,7 @@ func paprMonitor(answers func(number uint64) (bool, error), over, back string) C
 		}
 		first, last := t.ABI.Word("first-free"), t.ABI.Word("last-free")
 		numbers := []uint64{0, first, last, 1<<31 - 4, 1 << 31, 1<<32 - 4, 1 << 63, 1<<64 - 4}
-		for _, c := range t.ABI.Calls {
+		for _, c := range t.ABI.AllCalls() {
 			answered, err := answers(c.Number)
 			t.Check("what KVM answers", err)
 			switch {
@@ -156,7 +156,7 @@ func paprMonitor(answers func(number uint64) (bool, error), over, back string) C
 				numbers = append(numbers, c.Number)
 			}
 		}
-		conv := t.ABI.Conventions[0]
+		conv := t.ABI.MainConvention()
 		for _, n := range numbers {
 			op, before := t.callNumber(n), t.passedCalls(m, caller)
 			r := t.run(m, caller, op)[0]

@@ -37,7 +37,7 @@ func poison(register int) uint64 {
 // callNumber is a call by its number, with poison in each register that carries
 // nothing.
 func (t *T) callNumber(number uint64, args ...uint64) arch.Op {
-	conv := t.ABI.Conventions[0]
+	conv := t.ABI.MainConvention()
 	op := arch.Op{Kind: arch.Call, Flags: t.FlagsPoison}
 	op.Arg[0] = t.ISA.Instruction(t.Native)
 	for i := range op.Regs {
@@ -85,7 +85,7 @@ func (t *T) yield(id uint64) arch.Op {
 
 // returned is the result that a call returned.
 func (t *T) returned(r arch.Result) int64 {
-	return int64(r.Regs[t.ISA.Register(t.ABI.Conventions[0].Result)])
+	return int64(r.Regs[t.ISA.Register(t.ABI.MainConvention().Result)])
 }
 
 // The order in which an operation's arguments stand is package arch's business;

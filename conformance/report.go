@@ -43,6 +43,8 @@ type Run struct {
 	Results []Result `json:"results"`
 	// Mutants are the results of checks that were held against a changed table.
 	Mutants []Result `json:"mutants,omitempty"`
+	// Mutated is what became of changes to each value of the table.
+	Mutated []Mutated `json:"mutated,omitempty"`
 	// Changed are results of later looks whose verdict is not the first one's: each is
 	// a fault of the equipment, or a behaviour that is left to chance.
 	Changed []Result `json:"changed,omitempty"`

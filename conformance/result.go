@@ -94,6 +94,8 @@ type Event struct {
 	Unreached string `json:"unreached,omitempty"`
 	// Note is something that a reader of the report should know: a retry.
 	Note string `json:"note,omitempty"`
+	// Mutated is a change to the platform's table and what became of it.
+	Mutated *Mutated `json:"mutated,omitempty"`
 	// Shown is something that the guest shows of itself, for whoever has to judge it.
 	Shown *Shown `json:"shown,omitempty"`
 	// Finished is the last event; a run without it is incomplete.

@@ -524,7 +524,7 @@ func s390Virtio() Check {
 		t.Equal(preserved, "VIRTIO_NOTIFY", t.Want(preserved, "changed"), t.changedRegisters(harmless, r, "r2"))
 
 		var defined []uint64
-		for _, c := range t.ABI.Calls {
+		for _, c := range t.ABI.AllCalls() {
 			if c.Convention == "DIAGNOSE 0x500" {
 				defined = append(defined, c.Number)
 			}

@@ -150,6 +150,8 @@ func stealRegister(readsBack, reserved string) Check {
 		}
 
 		good := on[caller].Arg[1]
+		t.accepted(reserved, m, reg, good)
+		t.run(m, caller, off)
 		for b := range 64 {
 			if reg.Reserved>>b&1 == 0 {
 				continue

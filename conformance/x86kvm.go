@@ -280,7 +280,7 @@ func x86Discovery(ownVMM bool) Check {
 
 		features := t.out(r[1], "eax")
 		var mask uint64
-		for _, f := range t.ABI.Features {
+		for _, f := range t.ABI.AllFeatures() {
 			if f.Word == "features" && f.Offered == "kernel" {
 				mask |= 1 << f.Bit
 			}
@@ -331,7 +331,7 @@ func x86OtherHypervisor() Check {
 
 // defined lists the numbers that have a meaning on the platform.
 func (t *T) defined() []abi.Call {
-	return slices.DeleteFunc(slices.Clone(t.ABI.Calls), func(c abi.Call) bool { return c.Undefined })
+	return slices.DeleteFunc(slices.Clone(t.ABI.AllCalls()), func(c abi.Call) bool { return c.Undefined })
 }
 
 // harmless makes a defined call with arguments that are good but have no effect.
@@ -444,7 +444,7 @@ func x86Extreme() Check {
 func x86HighHalf(rule string) Check {
 	return Check{Rules: []string{rule}, Run: func(t *T) {
 		m := t.Open(machine())
-		width := int(t.ABI.Conventions[0].Width)
+		width := int(t.ABI.MainConvention().Width)
 		shifts := []int{32}
 		if rule == "convention/number-not-truncated" {
 			shifts = []int{33, 40, 47, 48, 62, 63}
@@ -453,7 +453,7 @@ func x86HighHalf(rule string) Check {
 		for _, c := range t.defined() {
 			for _, shift := range shifts {
 				op := t.harmless(m, c)
-				op.Regs[t.ISA.Register(t.ABI.Conventions[0].Number)] |= 1 << shift
+				op.Regs[t.ISA.Register(t.ABI.MainConvention().Number)] |= 1 << shift
 				p = append(p, op)
 			}
 		}
@@ -527,7 +527,7 @@ func x86MapRange(rule string) Check {
 func x86OtherClock(rule string) Check {
 	return Check{Rules: []string{rule}, Run: func(t *T) {
 		m := t.Open(machine())
-		address := t.harmless(m, t.ABI.Call("CLOCK_PAIRING")).Regs[t.ISA.Register(t.ABI.Conventions[0].Args[0])]
+		address := t.harmless(m, t.ABI.Call("CLOCK_PAIRING")).Regs[t.ISA.Register(t.ABI.MainConvention().Args[0])]
 		for _, clock := range []uint64{1, 1 << 31, 1 << 32, 1<<64 - 1} {
 			r := t.run(m, caller, t.call("CLOCK_PAIRING", address, clock))
 			t.Equal(rule, "result for clock type "+Hex(clock).String(), t.ABI.Result("CLOCK_PAIRING", "other clock"), t.returned(r[0]))
@@ -572,7 +572,7 @@ func x86Gates() Check {
 	return Check{Rules: []string{free, enforced, ungated, offered}, Run: func(t *T) {
 		own := func(c abi.Call) uint32 { return 1 << t.ABI.Feature(c.Feature).Bit }
 		var others uint32
-		for _, f := range t.ABI.Features {
+		for _, f := range t.ABI.AllFeatures() {
 			if f.Word == "features" {
 				others |= 1 << f.Bit
 			}
@@ -622,7 +622,7 @@ func x86Convention(rounds ...[]int) Check {
 		length    = "convention/instruction-length"
 	)
 	return Check{Rules: []string{native, registers, flags, vectors, length}, Run: func(t *T) {
-		conv := t.ABI.Conventions[0]
+		conv := t.ABI.MainConvention()
 		instruction := conv.Instructions[slices.IndexFunc(conv.Instructions, func(i abi.Instruction) bool { return i.Mnemonic == t.Native })]
 		result := t.ISA.Register(conv.Result)
 		for _, user := range rounds {

@@ -565,7 +565,7 @@ func xenUnreadable() Check {
 	const rule = "number/unreadable-argument"
 	return Check{Rules: []string{rule}, Run: func(t *T) {
 		m := t.xen()
-		for _, c := range t.ABI.Calls {
+		for _, c := range t.ABI.AllCalls() {
 			if !slices.ContainsFunc(c.Outcomes, func(o abi.Outcome) bool { return o.When == "argument unreadable" }) {
 				continue
 			}
@@ -1196,16 +1196,20 @@ func xenAbsentVCPU() Check {
 	return Check{Rules: []string{rule}, Run: func(t *T) {
 		m := t.xen()
 		a := m.Alloc(64, 64, 0)
-		ops := []abi.Call{{Name: "undefined operation", Convention: "vcpu_op", Number: t.ABI.Word("first-free-operation")}}
-		for _, c := range t.ABI.Calls {
+		type operation struct {
+			abi.Call
+			of string // the call whose result it has
+		}
+		ops := []operation{{abi.Call{Name: "undefined operation", Convention: "vcpu_op", Number: t.ABI.Word("first-free-operation")}, "vcpu_op"}}
+		for _, c := range t.ABI.AllCalls() {
 			if c.Convention == "vcpu_op" {
-				ops = append(ops, c)
+				ops = append(ops, operation{c, c.Name})
 			}
 		}
 		for _, vcpu := range []uint64{t.ABI.Word("no-vcpu"), 1<<31 - 1, 1<<32 - 1} {
 			for _, c := range ops {
-				r := t.run(m, caller, t.operationOf(c, vcpu, a.Address()))[0]
-				t.Equal(rule, fmt.Sprintf("%s of vCPU %#x", c.Name, vcpu), t.ABI.Result("vcpu_op", "absent vCPU"), t.returned(r))
+				r := t.run(m, caller, t.operationOf(c.Call, vcpu, a.Address()))[0]
+				t.Equal(rule, fmt.Sprintf("%s of vCPU %#x", c.Name, vcpu), t.ABI.Result(c.of, "absent vCPU"), t.returned(r))
 			}
 		}
 	}}

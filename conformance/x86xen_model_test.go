@@ -2,11 +2,9 @@ package conformance_test
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -19,29 +17,18 @@ import (
 
 // The suite of x86-xen against the project's own model of Xen.
 
+func xenSuite(ctx context.Context, open func(microvm.Config) (microvm.Machine, error)) (*conformance.Suite, error) {
+	s, err := conformance.X86Xen(ctx, "4.20", open)
+	if err == nil {
+		s.Deviations = nil
+	}
+	return s, err
+}
+
 // judgeXen runs the suite as judge does that of x86-kvm.
 func judgeXen(t *testing.T, open model.Opener, seed uint64, change func(*abi.Platform), emit func(conformance.Result) bool) {
 	t.Helper()
-	enough := errors.New("enough")
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancelCause(t.Context())
-		defer cancel(nil)
-		s, err := conformance.X86Xen(ctx, "4.20", func(c microvm.Config) (microvm.Machine, error) { return open(seed, c) })
-		require.NoError(t, err)
-		s.Looks, s.Deviations = looks, nil
-		if change != nil {
-			s.ABI = s.ABI.Clone()
-			change(s.ABI)
-		}
-		err = s.Run(ctx, func(r conformance.Result) {
-			if !emit(r) {
-				cancel(enough)
-			}
-		})
-		if !errors.Is(err, enough) {
-			require.NoError(t, err)
-		}
-	})
+	judgeBy(t, xenSuite, open, seed, change, emit)
 }
 
 func xenName(r conformance.Result) string { return strings.TrimPrefix(r.Rule, "x86-xen/") }

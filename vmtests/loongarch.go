@@ -204,7 +204,7 @@ func (r *Runner) loongArchGuest(ctx context.Context, t Target, o *outcome) error
 	}
 	o.run.Implementer.Version = o.run.Guest.Identity.Release
 	start := time.Now()
-	err = agent.Run(ctx, agent.Job{Only: r.Only, Mutants: r.Mutants}, o.event,
+	err = agent.Run(ctx, agent.Job{Target: t.Name, Only: r.Only, Mutants: r.Mutants, Mutate: r.Mutate}, o.event,
 		conformance.LinuxLoongArch(o.run.Guest.Identity.Release, boots))
 	o.run.Seconds.Checks = time.Since(start).Seconds()
 	return err

@@ -48,6 +48,9 @@ type Runner struct {
 	// Mutants are numbers of the platform's table to change, each in a further
 	// run of the checks in the same guest; see agent.Job.
 	Mutants []agent.Mutant
+	// Mutate has the checks held against the platform's table with each of its values changed in
+	// turn, from the one of that number on: see agent.Job. [Runner.Mutations] does so over boots.
+	Mutate int
 	// Looks is how often a guest's checks are run in one boot, and Boots how often a
 	// target is run; 0 is once. A verdict that changes is in the Run, see Changed.
 	Looks, Boots int
@@ -208,6 +211,8 @@ func (o *outcome) event(e conformance.Event) {
 		o.result(*e.Result)
 	case e.Measured != nil:
 		o.run.Measured = append(o.run.Measured, *e.Measured)
+	case e.Mutated != nil:
+		o.mutated(*e.Mutated)
 	case e.Note != "":
 		o.say(e.Note)
 	case e.Unreached != "":
@@ -326,7 +331,7 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 		threads = r.Threads
 	}
 	job := agent.Job{
-		Target: t.Name, Modules: image.Names(), Needs: g.Needs, Only: r.Only, Mutants: r.Mutants, Looks: r.Looks, Rounds: r.Rounds, Scenario: g.Scenario,
+		Target: t.Name, Modules: image.Names(), Needs: g.Needs, Only: r.Only, Mutants: r.Mutants, Looks: r.Looks, Rounds: r.Rounds, Scenario: g.Scenario, Mutate: r.Mutate,
 	}
 	if t.Implementer == implementedByQEMU {
 		job.Implementer = emulator.Version
@@ -337,6 +342,9 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 		Kernel: boot, Initramfs: image.Path, Release: kernel.release, Xen: xen,
 		Append:  append(job.Words(), g.Append...),
 		Console: t.Console(r.Output), Line: r.line(t),
+	}
+	if r.Mutate > 0 {
+		config.Whole = mutateBound
 	}
 	var report qemu.Report
 	if r.Rounds > 0 {

@@ -25,6 +25,7 @@ const usage = `usage: pvabi COMMAND [flags] [arguments]
   run       boot, check, report
   bench     measure what an exit to the hypervisor costs, with and without shared areas
   matrix    run targets with several kernels and QEMUs, or plan that for a CI engine
+  mutate    change each value of the ABI in turn, and tell which rule notices
   agent     check the hypervisor below this very machine, as a plain program
   spec      print what the ABI says, with its sources
   diff      compare two results.json
@@ -34,7 +35,7 @@ const usage = `usage: pvabi COMMAND [flags] [arguments]
 pvabi COMMAND -h lists a command's flags.
 
 exit status: 0 no rule that was looked at is broken; 1 a rule is broken (diff: a rule
-got worse; drift: a number moved, vanished or is new); 2 the equipment failed, nothing was looked at, or the command line is wrong
+got worse; drift: a number moved, vanished or is new; mutate: no rule noticed a change); 2 the equipment failed, nothing was looked at, or the command line is wrong
 `
 
 // command is one of pvabi's commands. It returns the exit status; an error is printed
@@ -47,6 +48,7 @@ var commands = map[string]command{
 	"check":   check,
 	"run":     run,
 	"bench":   runBench,
+	"mutate":  mutate,
 	"agent":   runAgent,
 	"spec":    spec,
 	"diff":    diff,

@@ -86,6 +86,10 @@ type Job struct {
 	Looks int
 	// Rounds is how often the costs of a target are measured. If it is not 0, no rule is looked at.
 	Rounds int
+	// Mutate, where it is not 0, has every value of the platform's table changed, one at a
+	// time, and the checks held against each such table, from the Number on that it is: see
+	// conformance.Mutate.
+	Mutate int
 }
 
 // How a guest ends.
@@ -146,6 +150,9 @@ func (j Job) Words() []string {
 	if j.Rounds > 0 {
 		words = append(words, "pvabi.rounds="+strconv.Itoa(j.Rounds))
 	}
+	if j.Mutate > 0 {
+		words = append(words, "pvabi.mutate="+strconv.Itoa(j.Mutate))
+	}
 	for _, m := range j.Mutants {
 		// The names of a table's rows have blanks, which end a word.
 		words = append(words, "pvabi.mutant="+url.QueryEscape(fmt.Sprintf("%s %s", m, strings.Join(m.Only, ","))))
@@ -181,16 +188,12 @@ func ParseJob(words []string) (Job, error) {
 			j.End = value
 		case "only":
 			j.Only = list
-		case "looks", "rounds":
+		case "looks", "rounds", "mutate":
 			n, err := strconv.Atoi(value)
 			if err != nil || n < 1 {
 				return Job{}, fmt.Errorf("%q: want a number from 1", word)
 			}
-			if key == "looks" {
-				j.Looks = n
-			} else {
-				j.Rounds = n
-			}
+			*map[string]*int{"looks": &j.Looks, "rounds": &j.Rounds, "mutate": &j.Mutate}[key] = n
 		case "mutant":
 			m, err := parseMutant(value)
 			if err != nil {

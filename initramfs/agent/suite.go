@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"pvabi/abi"
 	"pvabi/conformance"
 )
 
@@ -13,6 +14,9 @@ import (
 func Run(ctx context.Context, job Job, emit func(conformance.Event), suites ...*conformance.Suite) error {
 	if job.Rounds > 0 {
 		return measure(ctx, job.Rounds, emit, suites)
+	}
+	if job.Mutate > 0 {
+		return mutate(ctx, job, emit, suites)
 	}
 	first := map[string]conformance.Verdict{}
 	for look := 1; look <= max(job.Looks, 1); look++ {
@@ -57,6 +61,17 @@ func measure(ctx context.Context, rounds int, emit func(conformance.Event), suit
 		}
 	}
 	return nil
+}
+
+// mutate changes each value of the table in turn.
+func mutate(ctx context.Context, job Job, emit func(conformance.Event), suites []*conformance.Suite) error {
+	for _, s := range suites {
+		s.Only = func(rule string) bool { return Selected(job.Only, rule) }
+	}
+	spared := func(m abi.Mutation) string { return conformance.WhySpared(suites[0].ABI.Name, job.Target, m) }
+	return conformance.Mutate(ctx, suites, job.Mutate, spared,
+		func(r conformance.Result) { emit(conformance.Event{Result: &r}) },
+		func(m conformance.Mutated) { emit(conformance.Event{Mutated: &m}) })
 }
 
 // mutants looks, for each change, at those of its rules that the suite has.
