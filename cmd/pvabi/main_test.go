@@ -142,7 +142,7 @@ func TestDispatch(t *testing.T) {
 		{"spec -format x", 2, "", `unknown format "x"; there are text, json and markdown`},
 		{"spec x86-kvm", 2, "", "name a platform by -platform"},
 		{"report", 2, "", "usage: pvabi report"},
-		{"report good.json", 2, "", "give -html FILE, -markdown FILE or both"},
+		{"report good.json", 2, "", "give -html FILE, -markdown FILE or -versions FILE"},
 		{"report -markdown - good.json", 0, "| t |", ""},
 		{"report -html - nosuch", 2, "", "nosuch"},
 		{"report -html nosuch/x.html good.json", 2, "", "write the report"},

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"pvabi/conformance"
+	"pvabi/internal/page"
 	"pvabi/internal/progress"
 	"pvabi/vmtests"
 )
@@ -134,7 +135,6 @@ func matrix(ctx context.Context, args []string, stdout, stderr io.Writer) (int, 
 	stdout, stderr = screen.Writer(stdout), screen.Writer(stderr)
 	store := opened(cache, nil, screen)
 	all := &conformance.Report{Schema: conformance.Schema}
-	var done []job
 	for _, j := range jobs {
 		if ctx.Err() != nil {
 			break
@@ -157,9 +157,10 @@ func matrix(ctx context.Context, args []string, stdout, stderr io.Writer) (int, 
 			return 0, err
 		}
 		all.Runs = append(all.Runs, run)
-		done = append(done, j)
 	}
-	writeMatrix(stdout, done, all.Runs)
+	if err := page.Versions(stdout, all.Runs); err != nil {
+		return 0, err
+	}
 	if ctx.Err() != nil {
 		return 0, fmt.Errorf("what was finished is in %s", *output)
 	}
@@ -169,23 +170,4 @@ func matrix(ctx context.Context, args []string, stdout, stderr io.Writer) (int, 
 // words splits a comma-separated list.
 func words(list string) []string {
 	return strings.FieldsFunc(list, func(c rune) bool { return c == ',' || c == ' ' })
-}
-
-// writeMatrix writes a table of the jobs with the counts of their verdicts.
-func writeMatrix(w io.Writer, jobs []job, runs []*conformance.Run) {
-	fmt.Fprint(w, "| target | QEMU | kernel |")
-	for _, v := range conformance.Verdicts {
-		fmt.Fprintf(w, " %s |", v)
-	}
-	fmt.Fprintf(w, " remark |\n|---|---|---|%s---|\n", strings.Repeat("---:|", len(conformance.Verdicts)))
-	for i, j := range jobs {
-		run := runs[i]
-		fmt.Fprintf(w, "| %s | %s | %s |", j.Target, strings.TrimSpace(j.QEMU+" "+run.QEMU.Version), strings.TrimSpace(j.Kernel+" "+run.Guest.Release))
-		totals := run.Totals()
-		for _, v := range conformance.Verdicts {
-			fmt.Fprintf(w, " %d |", totals[v])
-		}
-		remark, _, _ := strings.Cut(strings.ReplaceAll(run.Error+run.Unreached, "|", "/"), "\n")
-		fmt.Fprintf(w, " %s |\n", remark)
-	}
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"pvabi/conformance"
 	"pvabi/vmtests"
 )
 
@@ -69,12 +68,4 @@ func TestPlanFormats(t *testing.T) {
 	assert.Equal(t, []string{"make build", command}, gitlab["x86-kvm-qemu-forky-kernel-trixie"].Script)
 
 	assert.ErrorContains(t, writePlan(&bytes.Buffer{}, jobs, "x"), `unknown format "x"`)
-}
-
-func TestWriteMatrix(t *testing.T) {
-	var b bytes.Buffer
-	run := &conformance.Run{Unreached: "a | b\nc", Results: []conformance.Result{{Verdict: conformance.Pass}, {Verdict: conformance.Pass}, {Verdict: conformance.Fail}}}
-	run.QEMU.Version, run.Guest.Release = "11.1.2", "7.2.12"
-	writeMatrix(&b, []job{{Target: "t", QEMU: "forky", Kernel: "trixie"}}, []*conformance.Run{run})
-	assert.Contains(t, b.String(), "| t | forky 11.1.2 | trixie 7.2.12 | 2 | 1 | 0 | 0 | 0 | 0 | 0 | a / b |\n")
 }

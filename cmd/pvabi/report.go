@@ -17,6 +17,7 @@ func reportCommand(_ context.Context, args []string, stdout, stderr io.Writer) (
 		"The exit status is what the runs' would have been.", stderr)
 	html := fs.String("html", "", "`file` for a self-contained page; - is standard output")
 	markdown := fs.String("markdown", "", "`file` for a summary in Markdown; - is standard output")
+	versions := fs.String("versions", "", "`file` for a table in Markdown of QEMUs and kernels with the counts of verdicts; - is standard output")
 	if err := parse(fs, args); err != nil {
 		return 0, err
 	}
@@ -24,8 +25,8 @@ func reportCommand(_ context.Context, args []string, stdout, stderr io.Writer) (
 		fs.Usage()
 		return 0, errUsage
 	}
-	if *html == "" && *markdown == "" {
-		return 0, errors.New("no form of the report is asked for; give -html FILE, -markdown FILE or both")
+	if *html == "" && *markdown == "" && *versions == "" {
+		return 0, errors.New("no form of the report is asked for; give -html FILE, -markdown FILE or -versions FILE")
 	}
 	var runs []page.Named
 	all := new(conformance.Report)
@@ -52,7 +53,7 @@ func reportCommand(_ context.Context, args []string, stdout, stderr io.Writer) (
 	for _, form := range []struct {
 		file  string
 		write func(io.Writer, []page.Named) error
-	}{{*html, page.HTML}, {*markdown, page.Markdown}} {
+	}{{*html, page.HTML}, {*markdown, page.Markdown}, {*versions, func(w io.Writer, _ []page.Named) error { return page.Versions(w, all.Runs) }}} {
 		if err := writeTo(form.file, stdout, func(w io.Writer) error { return form.write(w, runs) }); err != nil {
 			return 0, err
 		}
