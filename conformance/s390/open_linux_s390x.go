@@ -10,6 +10,9 @@ import (
 	"pvabi/conformance/microvm"
 )
 
+// cpus are those that run programs.
+const cpus = 3
+
 type machine struct {
 	kmod.Machine
 	numbers []int  // the kernel's, of the machine's CPUs

@@ -27,8 +27,6 @@ import (
 // Spare is the CPU of a machine that runs no programs.
 const Spare = 2
 
-const cpus = 3
-
 // lastByte finds the largest address of memory in /proc/iomem.
 func lastByte(r io.Reader) (uint64, error) {
 	var last uint64
