@@ -33,6 +33,8 @@ var documented = map[string]string{
 	"bin/pvabi matrix -plan -format github":                                                      here,
 	"bin/pvabi matrix -plan -format gitlab > matrix.yml":                                         here,
 	"bin/pvabi matrix -plan -shard 1/4":                                                          here,
+	"bin/pvabi matrix -o results x86-kvm powerpc-qemu powerpc-kvm s390-qemu":                     "cmd/pvabi/matrix_test.go:TestPlan",
+	"bin/pvabi report -versions - results/*":                                                     here,
 	"bin/pvabi bench":                                                                            "vmtests/conformance_test.go:TestMeasure",
 	"bin/pvabi bench -rounds 20 x86-kvm":                                                         "vmtests/conformance_test.go:TestMeasure",
 	"go run golang.org/x/perf/cmd/benchstat@latest -col /areas results/bench.txt":                "internal/bench/bench_test.go:TestWriteGo",
@@ -102,7 +104,15 @@ func TestDocumented(t *testing.T) {
 			continue
 		}
 		args, _, _ := strings.Cut(line, " > ")
-		status, stdout, stderr := call(t.Context(), strings.Fields(args)[1:]...)
+		var words []string
+		for _, word := range strings.Fields(args)[1:] {
+			if names, err := filepath.Glob(word); err == nil && names != nil { // as a shell does
+				words = append(words, names...)
+			} else {
+				words = append(words, word)
+			}
+		}
+		status, stdout, stderr := call(t.Context(), words...)
 		assert.Zero(t, status, "%s: %s", line, stderr)
 		assert.NotEmpty(t, stdout, line)
 	}
