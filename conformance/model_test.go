@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -149,7 +150,8 @@ func TestModelNumbers(t *testing.T) {
 	}
 	var unused []abi.Number
 	for _, n := range abi.X86KVM().Numbers() {
-		isFree := conformance.WhySpared("x86-kvm", "", abi.Mutation{Path: n.Path, Was: n.Value, Is: n.Value + 1}) != ""
+		// What is spared of one change only is noticed by another.
+		isFree := conformance.WhySpared("x86-kvm", "", abi.Mutation{Path: n.Path, Is: math.MinInt64}) != ""
 		for _, pattern := range free {
 			ok, err := path.Match(pattern, n.Path)
 			require.NoError(t, err)
