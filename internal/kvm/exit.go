@@ -12,11 +12,14 @@ type Exit struct {
 	// Stopped is true if Stop ended the run.
 	Stopped bool
 	Reason  Reason
-	// Of an ExitIO or ExitMMIO that writes: port or address, and what was written, least
-	// significant byte first.
+	// Of an ExitIO or ExitMMIO: port or address, and what was written, least significant byte
+	// first.
 	Port    uint16
 	Address uint64
 	Data    uint64
+	// Reads is how many bytes an ExitIO or ExitMMIO that does not write is to be given, by
+	// VCPU.Give; 0 of one that writes.
+	Reads int
 	// Of an ExitHypercall or ExitPAPR. Args are the first three arguments of the former, R4 to R12
 	// of the latter.
 	Number uint64
@@ -97,6 +100,9 @@ func decodeExit(run []byte) Exit {
 			e.Data = u64(data[:])
 			e.Detail = fmt.Sprintf("%#x written to port %#x", e.Data, e.Port)
 		} else {
+			if direction != out && size <= 4 && offset <= uint64(len(run))-size {
+				e.Reads = int(size)
+			}
 			e.Detail = fmt.Sprintf("%d bytes at port %#x, direction %d", size, e.Port, direction)
 		}
 	case ExitHypercall:
@@ -116,8 +122,11 @@ func decodeExit(run []byte) Exit {
 		size, written := min(u32(u[16:]), 8), u[20] != 0
 		copy(data[:size], u[8:])
 		e.Detail = fmt.Sprintf("%d bytes at %#x, write %t", size, u64(u), written)
+		e.Address = u64(u)
 		if written {
-			e.Address, e.Data = u64(u), u64(data[:])
+			e.Data = u64(data[:])
+		} else {
+			e.Reads = int(size)
 		}
 	case ExitUnknown, ExitFailEntry:
 		e.Detail = fmt.Sprintf("%#x", u64(u))

@@ -31,6 +31,7 @@ const (
 	setClock          = output | unsafe.Sizeof(clock{})<<16 | 0x7b
 	getClock          = input | unsafe.Sizeof(clock{})<<16 | 0x7c
 	clockControl      = none | 0xad
+	getTSCKHz         = none | 0xa3
 )
 
 // Heads of structures that end in an array.

@@ -41,6 +41,7 @@ func TestIoctlNumbers(t *testing.T) {
 		"KVM_SET_CLOCK":              {setClock, 0x4030ae7b},
 		"KVM_GET_CLOCK":              {getClock, 0x8030ae7c},
 		"KVM_KVMCLOCK_CTRL":          {clockControl, 0xaead},
+		"KVM_GET_TSC_KHZ":            {getTSCKHz, 0xaea3},
 		"KVM_GET_STATS_FD":           {getStatsFD, 0xaece},
 	} {
 		assert.Equal(t, tc[1], tc[0], "%s: want %#x, got %#x", name, tc[1], tc[0])

@@ -175,7 +175,7 @@ func TestDecodeExit(t *testing.T) {
 		},
 		"read of memory": {
 			exitBytes(ExitMMIO, func(u []byte) { le.PutUint64(u, 0x1000); u[16] = 200 }),
-			Exit{Reason: ExitMMIO}, "access to memory that is not there: 8 bytes at 0x1000, write false",
+			Exit{Reason: ExitMMIO, Address: 0x1000, Reads: 8}, "access to memory that is not there: 8 bytes at 0x1000, write false",
 		},
 		"call": {
 			exitBytes(ExitHypercall, func(u []byte) { u[0], u[8], u[16], u[24] = 12, 1, 2, 3 }),

@@ -3,6 +3,7 @@
 package kvm
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -208,6 +209,18 @@ func onlyKicks() error {
 		return fmt.Errorf("kvm: block signals in the thread of a CPU: %w", err)
 	}
 	return nil
+}
+
+// Give has a CPU read a value where an exit says that it reads, in the CPU's own thread, as in
+// what Enter is given.
+func (c *VCPU) Give(e Exit, value uint64) {
+	var data [8]byte
+	binary.LittleEndian.PutUint64(data[:], value)
+	at := uint64(runUnion) + 8 // the address of an ExitMMIO is before
+	if e.Reason == ExitIO {
+		at = binary.LittleEndian.Uint64(c.shared[runUnion+8:])
+	}
+	copy(c.shared[at:], data[:e.Reads])
 }
 
 // Finish has KVM do what is left of the last exit, such as to step over the instruction

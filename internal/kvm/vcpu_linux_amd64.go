@@ -110,6 +110,14 @@ func (c *VCPU) Kicked() (bool, error) {
 	return state == runnable, c.Wake()
 }
 
+// TSCFrequency is the frequency of the CPU's time stamp counter, in kHz.
+func (c *VCPU) TSCFrequency() (khz int, err error) {
+	return khz, c.do(func() (err error) {
+		khz, err = control(c.fd, getTSCKHz, 0)
+		return named("KVM_GET_TSC_KHZ", err)
+	})
+}
+
 // Wake makes the CPU one that runs, not one that waits to be started by another. From Linux
 // 6.15 on it also forgets a kick that nobody waited for (kvm_set_mp_state in
 // arch/x86/kvm/x86.h).

@@ -114,9 +114,19 @@ func (v *VM) setUp() error {
 		return err
 	}
 	var err error
-	v.Memory, err = unix.Mmap(-1, 0, v.config.Memory, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANONYMOUS)
+	kind := unix.MAP_SHARED // which userfaultfd and MADV_REMOVE need
+	if v.config.Large {
+		kind = unix.MAP_PRIVATE
+	}
+	v.Memory, err = unix.Mmap(-1, 0, v.config.Memory, unix.PROT_READ|unix.PROT_WRITE, kind|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return fmt.Errorf("kvm: %d bytes of memory: %w", v.config.Memory, err)
+	}
+	if v.config.Large {
+		// A kernel without large pages does as well, slowly.
+		if err := unix.Madvise(v.Memory, unix.MADV_HUGEPAGE); err != nil && err != unix.EINVAL {
+			return fmt.Errorf("kvm: large pages for %d bytes of memory: %w", v.config.Memory, err)
+		}
 	}
 	r := memoryRegion{Size: uint64(len(v.Memory)), Local: uint64(uintptr(unsafe.Pointer(&v.Memory[0])))}
 	if err := pass(v.fd, setMemoryRegion, &r); err != nil {

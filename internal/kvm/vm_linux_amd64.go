@@ -34,7 +34,10 @@ const (
 // Config describes a machine.
 type Config struct {
 	// Memory is the size in bytes, a multiple of the page size, from address 0.
-	Memory  int
+	Memory int
+	// Large has memory in large pages, so that a guest that uses all of it need not leave for each
+	// small one. Nothing of it can be withheld then.
+	Large   bool
 	IRQChip IRQChip
 	// WideIDs lets CPUs have APIC ids from 255 on.
 	WideIDs bool

@@ -25,6 +25,9 @@ func (*VM) closeArch() error { return nil }
 type Config struct {
 	// Memory is the size in bytes, a multiple of the page size, from address 0.
 	Memory int
+	// Large has memory in large pages, so that a guest that uses all of it need not leave for each
+	// small one. Nothing of it can be withheld then.
+	Large bool
 	// ProcessTable is the address of the machine's process table, see Radix.
 	ProcessTable uint64
 	// XICS has KVM emulate PAPR's interrupt controller.
