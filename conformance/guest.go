@@ -44,8 +44,9 @@ var ErrLost = errors.New("the kernel lost some of what it noted")
 type Probe struct {
 	// Name is what its hits are known by, a word.
 	Name string
-	// Event is a tracepoint of the kernel, "s390/s390_diagnose". Where it is empty, At are
-	// instructions to be probed, each "SYMBOL" or "SYMBOL+OFFSET", with blanks between them, and
+	// Event is a tracepoint of the kernel, "s390/s390_diagnose"; if there are Args, they are what
+	// to keep of its fields, in the words of Documentation/trace/eprobetrace.rst: "nr=$nr:x64".
+	// Where it is empty, At are instructions to be probed, each "SYMBOL" or "SYMBOL+OFFSET", with blanks between them, and
 	// Args is what to keep of the registers there, in the words of
 	// Documentation/trace/kprobetrace.rst: "target=%gpr4:x64".
 	Event, At, Args string
@@ -69,6 +70,8 @@ type Recorder interface {
 type Hit struct {
 	Probe string
 	CPU   int
+	// Thread is the number of the thread that passed, 0 of one that is the kernel's idle.
+	Thread int
 	// Args are what was kept, by name. An argument that is no number is not among them.
 	Args map[string]uint64
 }

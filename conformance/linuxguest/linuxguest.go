@@ -110,14 +110,22 @@ const group = "pvabi"
 
 // folder is where a probe is among the events of an instance.
 func folder(p conformance.Probe) string {
-	if p.Event != "" {
+	if p.Event != "" && p.Args == "" {
 		return p.Event
 	}
 	return group + "/" + p.Name
 }
 
-// definitions are the lines of kprobe_events that make a probe. They are of one event.
-func definitions(p conformance.Probe) (lines []string) {
+// definitions are the lines of a file of tracefs that make a probe. They are of one event. A probe
+// that is an event of the kernel's takes none.
+func definitions(p conformance.Probe) (file string, lines []string) {
+	file = "kprobe_events"
+	if p.Event != "" {
+		if p.Args != "" {
+			file, lines = "dynamic_events", []string{fmt.Sprintf("e:%s/%s %s %s", group, p.Name, p.Event, p.Args)}
+		}
+		return file, lines
+	}
 	kind := "p"
 	if p.Return {
 		kind = "r"
@@ -125,7 +133,7 @@ func definitions(p conformance.Probe) (lines []string) {
 	for at := range strings.FieldsSeq(p.At) {
 		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s:%s/%s %s %s", kind, group, p.Name, at, p.Args)))
 	}
-	return lines
+	return file, lines
 }
 
 // name is what hits of a probe are called in a trace.
@@ -150,12 +158,18 @@ func parseHits(trace string, names map[string]string) (out []conformance.Hit, mi
 			continue // headings, and what others have the kernel note
 		}
 		// Names of tasks may have blanks and brackets.
-		number, _, _ := strings.Cut(head[strings.LastIndexByte(head, '[')+1:], "]")
+		bracket := strings.LastIndexByte(head, '[')
+		number, _, _ := strings.Cut(head[bracket+1:], "]")
 		cpu, err := strconv.ParseUint(number, 10, 16)
 		if err != nil {
 			return nil, fmt.Errorf("a line of a trace: %q: no CPU: %w", line, err)
 		}
-		h := conformance.Hit{Probe: names[event], CPU: int(cpu), Args: map[string]uint64{}}
+		task := strings.TrimSpace(head[:max(bracket, 0)])
+		thread, err := strconv.Atoi(task[strings.LastIndexByte(task, '-')+1:])
+		if err != nil {
+			return nil, fmt.Errorf("a line of a trace: %q: no thread: %w", line, err)
+		}
+		h := conformance.Hit{Probe: names[event], CPU: int(cpu), Thread: thread, Args: map[string]uint64{}}
 		for word := range strings.FieldsSeq(text) {
 			key, value, ok := strings.Cut(word, "=")
 			if !ok {

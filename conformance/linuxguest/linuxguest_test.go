@@ -81,8 +81,8 @@ func TestParseHits(t *testing.T) {
 	got, err := parseHits(trace, names)
 	require.NoError(t, err)
 	assert.Equal(t, []conformance.Hit{
-		{Probe: "confer", CPU: 3, Args: map[string]uint64{"target": 2, "count": 0x1f, "r": ^uint64(0)}},
-		{Probe: "diagnose", CPU: 1, Args: map[string]uint64{"nr": 0x9c}},
+		{Probe: "confer", CPU: 3, Thread: 71, Args: map[string]uint64{"target": 2, "count": 0x1f, "r": ^uint64(0)}},
+		{Probe: "diagnose", CPU: 1, Thread: 72, Args: map[string]uint64{"nr": 0x9c}},
 	}, got)
 	for _, line := range []string{"CPU:2 [LOST 17 EVENTS]\n", "CPU:2 [LOST EVENTS]\n"} {
 		got, err = parseHits(trace+line, names)
@@ -91,6 +91,8 @@ func TestParseHits(t *testing.T) {
 	}
 	_, err = parseHits("init-1 [x] d..2. 1.0: confer: (f+0x4/0x8) a=1\n", names)
 	assert.ErrorContains(t, err, "no CPU")
+	_, err = parseHits("init [1] d..2. 1.0: confer: (f+0x4/0x8) a=1\n", names)
+	assert.ErrorContains(t, err, "no thread")
 	got, err = parseHits("", names)
 	assert.NoError(t, err)
 	assert.Empty(t, got)
@@ -101,15 +103,25 @@ func FuzzParseHits(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) { _, _ = parseHits(text, names) })
 }
 
+func lines(p conformance.Probe) []string {
+	_, all := definitions(p)
+	return all
+}
+
 func TestProbes(t *testing.T) {
 	event := conformance.Probe{Name: "diagnose", Event: "s390/s390_diagnose"}
 	assert.Equal(t, "s390/s390_diagnose", folder(event))
 	assert.Equal(t, "s390_diagnose", name(event))
-	assert.Empty(t, definitions(event))
+	assert.Empty(t, lines(event))
+	fields := conformance.Probe{Name: "call", Event: "kvm/kvm_hypercall", Args: "nr=$nr:x64"}
+	assert.Equal(t, "pvabi/call", folder(fields))
+	file, made := definitions(fields)
+	assert.Equal(t, "dynamic_events", file)
+	assert.Equal(t, []string{"e:pvabi/call kvm/kvm_hypercall nr=$nr:x64"}, made)
 	probe := conformance.Probe{Name: "confer", At: "f+16 g", Args: "target=%gpr4"}
 	assert.Equal(t, "pvabi/confer", folder(probe))
 	assert.Equal(t, "confer", name(probe))
-	assert.Equal(t, []string{"p:pvabi/confer f+16 target=%gpr4", "p:pvabi/confer g target=%gpr4"}, definitions(probe))
-	assert.Equal(t, []string{"r:pvabi/x f answer=$retval"}, definitions(conformance.Probe{Name: "x", At: "f", Return: true, Args: "answer=$retval"}))
-	assert.Equal(t, []string{"p:pvabi/x f"}, definitions(conformance.Probe{Name: "x", At: "f"}))
+	assert.Equal(t, []string{"p:pvabi/confer f+16 target=%gpr4", "p:pvabi/confer g target=%gpr4"}, lines(probe))
+	assert.Equal(t, []string{"r:pvabi/x f answer=$retval"}, lines(conformance.Probe{Name: "x", At: "f", Return: true, Args: "answer=$retval"}))
+	assert.Equal(t, []string{"p:pvabi/x f"}, lines(conformance.Probe{Name: "x", At: "f"}))
 }

@@ -73,7 +73,8 @@ func byProbe(name string) (address uint64, err error) {
 		return 0, err
 	}
 	p := conformance.Probe{Name: "where", At: name}
-	if err := write(tracing+"/kprobe_events", definitions(p)[0], unix.O_APPEND); err != nil {
+	events, lines := definitions(p)
+	if err := write(tracing+"/"+events, lines[0], unix.O_APPEND); err != nil {
 		return 0, err
 	}
 	list, err := os.ReadFile("/sys/kernel/debug/kprobes/list")
@@ -171,7 +172,7 @@ func (*Kernel) Record(probes ...conformance.Probe) (conformance.Recorder, error)
 	if err := mountTracing(); err != nil {
 		return nil, err
 	}
-	r := &recorder{folder: filepath.Join(tracing, "instances", group), names: map[string]string{}, made: map[string]bool{}, pipe: -1}
+	r := &recorder{folder: filepath.Join(tracing, "instances", group), names: map[string]string{}, made: map[string]string{}, pipe: -1}
 	// Probes that are to stay are made jumps, and again breakpoints before they go, each time when all
 	// tasks have been somewhere else, which takes long (kernel/kprobes.c, kprobe_optimizer).
 	if now, err := os.ReadFile(optimization); err == nil && string(now) == "1\n" {
@@ -198,7 +199,7 @@ type recorder struct {
 	folder string            // empty where there is none
 	names  map[string]string // of events in the trace: of probes
 	on     []string          // folders of events that are on
-	made   map[string]bool   // probes that were made
+	made   map[string]string // probes that were made, and in which file
 	pipe   int
 	closed bool
 	// optimized tells that probes were made faster before.
@@ -207,23 +208,24 @@ type recorder struct {
 
 func (r *recorder) begin(probes []conformance.Probe) (err error) {
 	for _, p := range probes {
-		for _, line := range definitions(p) {
-			if err := write(tracing+"/kprobe_events", line, unix.O_APPEND); err != nil {
+		events, lines := definitions(p)
+		for _, line := range lines {
+			if err := write(tracing+"/"+events, line, unix.O_APPEND); err != nil {
 				return fmt.Errorf("%w: a probe %q: %w%s", conformance.ErrHidden, line, err, complaint())
 			}
-			r.made[group+"/"+p.Name] = true
+			r.made[folder(p)] = events
 		}
 		r.names[name(p)] = p.Name
-		events := filepath.Join(r.folder, "events", folder(p))
+		enable := filepath.Join(r.folder, "events", folder(p))
 		if p.Filter != "" {
-			if err := write(events+"/filter", p.Filter, 0); err != nil {
+			if err := write(enable+"/filter", p.Filter, 0); err != nil {
 				return fmt.Errorf("%w: a filter for %s: %w%s", conformance.ErrHidden, folder(p), err, complaint())
 			}
 		}
-		if err := write(events+"/enable", "1", 0); err != nil {
+		if err := write(enable+"/enable", "1", 0); err != nil {
 			return fmt.Errorf("%w: the event %s: %w%s", conformance.ErrHidden, folder(p), err, complaint())
 		}
-		r.on = append(r.on, events)
+		r.on = append(r.on, enable)
 	}
 	if r.pipe, err = unix.Open(r.folder+"/trace_pipe", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err != nil {
 		return fmt.Errorf("what is recorded: %s/trace_pipe: %w", r.folder, err)
@@ -281,8 +283,8 @@ func (r *recorder) Close() error {
 	if r.folder != "" {
 		errs = append(errs, os.Remove(r.folder))
 	}
-	for probe := range r.made {
-		errs = append(errs, write(tracing+"/kprobe_events", "-:"+probe, unix.O_APPEND))
+	for probe, file := range r.made {
+		errs = append(errs, write(tracing+"/"+file, "-:"+probe, unix.O_APPEND))
 	}
 	if r.optimized {
 		errs = append(errs, write(optimization, "1", 0))
