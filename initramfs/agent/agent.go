@@ -45,6 +45,10 @@ const Port = "pvabi"
 // which the events go to where there is no virtio-serial port.
 const ChannelWord = "pvabi.channel="
 
+// MailboxPrefix begins, behind ChannelWord, the size of the memory, in bytes, of a machine of package
+// pcvm, by whose mailbox the events go.
+const MailboxPrefix = "mailbox:"
+
 // Failed begins the console's line that says why an agent that nobody can hear gave
 // up.
 const Failed = "pvabi: agent failed:"
@@ -96,9 +100,11 @@ type Job struct {
 const (
 	EndPowerOff = "poweroff"
 	EndReboot   = "reboot"
-	// EndKexec enters another kernel, one that does no more than power off.
+	// EndKexec enters another kernel, one that does no more than power off, or tell who watches.
 	EndKexec = "kexec"
 	EndPanic = "panic"
+	// EndCrash panics with such a kernel to come after.
+	EndCrash = "crash"
 )
 
 // Mutant is a change of one number of a platform's table.

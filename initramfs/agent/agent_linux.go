@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 	"pvabi/conformance"
 	"pvabi/conformance/linuxguest"
 	"pvabi/internal/cpulist"
+	"pvabi/internal/pcvm"
 )
 
 // Main is the agent's main function. As PID 1 it does the job of the kernel's
@@ -108,8 +110,13 @@ func end(how string) error {
 		return unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
 	case EndPanic:
 		return os.WriteFile("/proc/sysrq-trigger", []byte("c"), 0)
+	case EndCrash:
+		if err := loadKernel(true); err != nil {
+			return err
+		}
+		return end(EndPanic)
 	case EndKexec:
-		if err := loadKernel(); err != nil {
+		if err := loadKernel(false); err != nil {
 			return err
 		}
 		return unix.Reboot(unix.LINUX_REBOOT_CMD_KEXEC)
@@ -117,13 +124,38 @@ func end(how string) error {
 	return unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 }
 
-// openChannel opens the serial port that is named among the words of the command line, or else the
-// virtio-serial port.
-func openChannel(words []string) (*guest.Emitter[conformance.Event], error) {
+// channel is where events go.
+type channel interface {
+	Emit(conformance.Event) error
+	Close() error
+}
+
+// mailbox sends events by the mailbox of a machine of package pcvm.
+type mailbox struct{ *pcvm.Mailbox }
+
+func (m mailbox) Emit(e conformance.Event) error {
+	text, err := json.Marshal(e)
+	if err == nil {
+		_, err = m.Send(text)
+	}
+	return err
+}
+
+// openChannel opens what is named among the words of the command line, a serial port or a mailbox, or
+// else the virtio-serial port.
+func openChannel(words []string) (channel, error) {
 	for _, w := range words {
 		device, ok := strings.CutPrefix(w, ChannelWord)
 		if !ok {
 			continue
+		}
+		if size, ok := strings.CutPrefix(device, MailboxPrefix); ok {
+			memory, err := strconv.ParseInt(size, 10, 64)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", w, err)
+			}
+			box, err := pcvm.OpenMailbox(memory)
+			return mailbox{box}, err
 		}
 		channel, err := guest.EventChannel[conformance.Event](device)
 		if err == nil {
