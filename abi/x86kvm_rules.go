@@ -39,7 +39,7 @@ var (
 	docEnforce    = linux("Documentation/virt/kvm/api.rst", "KVM_CAP_ENFORCE_PV_FEATURE_CPUID")
 )
 
-// x86Rules is what a KVM host owes its x86 guests.
+// x86Rules is what KVM and its x86 guests owe each other.
 func x86Rules() []Rule {
 	var rules []Rule
 	for _, r := range [][]Rule{
@@ -47,6 +47,7 @@ func x86Rules() []Rule {
 		x86KickRules(), x86YieldRules(), x86StealRules(),
 		x86RegisterRules(), x86AreaRules(), x86ClockRules(), x86EOIRules(), x86FaultRules(),
 		x86IPIRules(), x86MoreKickRules(), x86MoreConventionRules(), x86ContentRules(),
+		x86GuestRules(),
 	} {
 		rules = append(rules, r...)
 	}

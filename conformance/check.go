@@ -185,13 +185,13 @@ func (s *Suite) Rules() []abi.Rule {
 	return append(out, s.rest()...)
 }
 
-// rest lists the selected rules that no check is for.
+// rest lists the selected rules of the hypervisor's side that no check is for.
 func (s *Suite) rest() []abi.Rule {
 	if s.Rest == "" {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(s.ABI.Rules), func(r abi.Rule) bool {
-		return !s.selected(r.Name()) || slices.ContainsFunc(s.Checks, func(c Check) bool { return slices.Contains(c.Rules, r.Name()) })
+		return r.Side != abi.Hypervisor || !s.selected(r.Name()) || slices.ContainsFunc(s.Checks, func(c Check) bool { return slices.Contains(c.Rules, r.Name()) })
 	})
 }
 

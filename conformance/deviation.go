@@ -93,7 +93,7 @@ func numbers(version string) []int {
 func pad(v []int, n int) []int { return append(v, make([]int, n-len(v))...) }
 
 // Deviations lists what is known of all implementers.
-var Deviations = slices.Concat(linuxLoongArchDeviations, linuxKVMDeviations, qemuPAPRDeviations, qemuS390Deviations, xenDeviations)
+var Deviations = slices.Concat(linuxLoongArchDeviations, linuxX86GuestDeviations, linuxKVMDeviations, qemuPAPRDeviations, qemuS390Deviations, xenDeviations)
 
 // WriteDeviations writes the known deviations as a table in Markdown for each
 // implementer, in the order of their names. Those that go by the size of a kernel's pages

@@ -86,6 +86,15 @@ func X86KVMOptions() []Option {
 		orModule(builtIn("the KVM that is looked at, on the emulated processor", "KVM_AMD")))
 }
 
+// X86KVMGuestOptions are what a kernel needs to be looked at as a guest of its own KVM.
+func X86KVMGuestOptions() []Option {
+	return slices.Concat(X86KVMOptions(),
+		builtIn("finding the CPUs of a machine without firmware", "ACPI", "X86_X2APIC"),
+		builtIn("being heard in that machine", "DEVMEM", "SERIAL_EARLYCON"),
+		builtIn("what the guest is to do", "KVM_GUEST", "PARAVIRT_SPINLOCKS", "KEXEC", "CRASH_DUMP", "HOTPLUG_CPU"),
+		tracingOptions(), of(abi.Guest, builtIn("a look into the kernel", "KALLSYMS_ALL")))
+}
+
 // X86XenOptions are what a kernel needs to be domain 0 of a Xen that is looked at.
 func X86XenOptions() []Option {
 	return slices.Concat(agentOptions(), pciOptions(),

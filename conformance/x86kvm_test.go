@@ -19,7 +19,9 @@ func TestEveryRuleHasOneCheck(t *testing.T) {
 	}
 	rules := map[string]int{}
 	for _, r := range abi.X86KVM().Rules {
-		rules[r.Name()] = 1
+		if r.Side == abi.Hypervisor { // TestLinuxKVM has the guest's
+			rules[r.Name()] = 1
+		}
 	}
 	assert.Equal(t, rules, checks, "checks by rule")
 	assert.Len(t, X86KVMBelowRules(), len(rules))

@@ -43,7 +43,12 @@ func TestConformance(t *testing.T) {
 	for _, target := range Targets() {
 		t.Run(target.Name, func(t *testing.T) {
 			reachable(t, target)
-			run := (&Runner{Store: artefacts, Output: t.TempDir()}).Run(t.Context(), target)
+			r := &Runner{Store: artefacts, Output: t.TempDir()}
+			i := slices.IndexFunc(mutants, func(m mutantsOf) bool { return m.target == target.Name && m.first == "" })
+			if i >= 0 {
+				r.Mutants = agentMutants(mutants[i].tests)
+			}
+			run := r.Run(t.Context(), target)
 			require.Empty(t, run.Error, "console:\n%s", strings.Join(run.Console, "\n"))
 			if run.Unreached != "" {
 				t.Skip("unreached: " + run.Unreached)
@@ -53,6 +58,9 @@ func TestConformance(t *testing.T) {
 			for _, r := range run.Results {
 				_, name, _ := strings.Cut(r.Rule, "/")
 				t.Run(name, func(t *testing.T) { report(t, r) })
+			}
+			if i >= 0 {
+				t.Run("mutants", func(t *testing.T) { noticed(t, target.Platform, mutants[i].tests, run.Mutants) })
 			}
 		})
 	}
@@ -97,12 +105,15 @@ var paprMutants = []mutant{
 	{"rules/powerpc-papr/privilege/user-has-no-effect/want/wakes/number", 1, "privilege/user-has-no-effect"},
 }
 
-// mutants are changes to the tables of targets' platforms, and for each the rule that it
-// belongs to. first is a rule that is quick to look at, as the table as it is needs one.
-var mutants = []struct {
+// mutantsOf are changes to the table of a target's platform, and for each the rule that it belongs to.
+// first is a rule that is quick to look at, as the table as it is needs one; it is empty where there is
+// none such, and TestConformance looks at the changes in the boot that it makes.
+type mutantsOf struct {
 	target, first string
 	tests         []mutant
-}{
+}
+
+var mutants = []mutantsOf{
 	{"x86-kvm", "number/vapic-poll-irq", []mutant{
 		{"calls/KICK_CPU/number", 6, "kick/wakes-waiter"},
 		{"errors/ENOSYS/result", -38, "number/undefined"},
@@ -111,6 +122,19 @@ var mutants = []struct {
 		{"registers/STEAL_TIME/reserved", 0x7e, "steal/reserved-bits"},
 		{"errors/EPERM/result", -13, "privilege/user-refused"},
 		{"discovery/signature-ecx/number", 0x4b4d564b, "discovery/signature"},
+	}},
+	{"x86-kvm-guest", "", []mutant{
+		{"rules/x86-kvm/guest/locks-if-offered/want/operations/number", 0, "guest/locks-if-offered"},
+		{"rules/x86-kvm/guest/locks-test-and-set/want/test-and-set/number", 0, "guest/locks-test-and-set"},
+		{"rules/x86-kvm/guest/flush-if-offered/want/in-use/number", 0, "guest/flush-if-offered"},
+		{"rules/x86-kvm/guest/eoi-cleared/want/ended/number", 0, "guest/eoi-cleared"},
+		{"registers/SYSTEM_TIME_NEW/number", 0x12, "guest/clock-newer"},
+		{"registers/ASYNC_PF_EN/reserved", 0x38, "guest/registers-known"},
+		{"layouts/kvm_steal_time/size", 8192, "guest/areas-in-memory"},
+		{"rules/x86-kvm/guest/releases-reboot/want/left/number", 1, "guest/releases-reboot"},
+		{"calls/KICK_CPU/number", 11, "guest/kick-target"},
+		{"calls/SEND_IPI/number", 11, "guest/ipi-lowest"},
+		{"rules/x86-kvm/guest/steal-accounted/want/grows/number", 0, "guest/steal-accounted"},
 	}},
 	{"x86-xen", "guest/kicker-port", []mutant{
 		{"rules/x86-xen/guest/locks-enabled/want/said/number", 0, "guest/locks-enabled"},
@@ -239,28 +263,42 @@ func perGuest(g *Guest) int {
 // rule that each belongs to to fail. It shows on the real thing that the checks notice.
 func TestMutants(t *testing.T) {
 	for _, m := range mutants {
+		if m.first == "" {
+			continue // TestConformance has them
+		}
 		t.Run(m.target, func(t *testing.T) {
 			target, err := Find(m.target)
 			require.NoError(t, err)
 			reachable(t, target[0])
-			got := map[string]conformance.Verdict{}
 			for some := range slices.Chunk(m.tests, perGuest(target[0].Guest)) {
-				r := &Runner{Store: artefacts, Output: t.TempDir(), Only: []string{m.first}}
-				for _, tt := range some {
-					r.Mutants = append(r.Mutants, agent.Mutant{Path: tt.path, Value: tt.value, Only: []string{tt.rule}})
-				}
+				r := &Runner{Store: artefacts, Output: t.TempDir(), Only: []string{m.first}, Mutants: agentMutants(some)}
 				run := r.Run(t.Context(), target[0])
 				require.Empty(t, run.Error, "console:\n%s", strings.Join(run.Console, "\n"))
-				for _, m := range run.Mutants {
-					got[m.Mutant+": "+m.Rule] = m.Verdict
-					t.Logf("%s: %s: %s: want %s, got %s %s", m.Mutant, m.Rule, m.Verdict, m.Expected, m.Observed, m.Reason)
-				}
-			}
-			for _, tt := range m.tests {
-				key := fmt.Sprintf("%s=%d: %s/%s", tt.path, tt.value, target[0].Platform, tt.rule)
-				assert.Equal(t, conformance.Fail, got[key], key)
+				noticed(t, target[0].Platform, some, run.Mutants)
 			}
 		})
+	}
+}
+
+// agentMutants tells an agent of mutants.
+func agentMutants(tests []mutant) (out []agent.Mutant) {
+	for _, tt := range tests {
+		out = append(out, agent.Mutant{Path: tt.path, Value: tt.value, Only: []string{tt.rule}})
+	}
+	return out
+}
+
+// noticed wants, for each mutant, that its rule failed.
+func noticed(t *testing.T, platform string, tests []mutant, results []conformance.Result) {
+	t.Helper()
+	got := map[string]conformance.Verdict{}
+	for _, m := range results {
+		got[m.Mutant+": "+m.Rule] = m.Verdict
+		t.Logf("%s: %s: %s: want %s, got %s %s", m.Mutant, m.Rule, m.Verdict, m.Expected, m.Observed, m.Reason)
+	}
+	for _, tt := range tests {
+		key := fmt.Sprintf("%s=%d: %s/%s", tt.path, tt.value, platform, tt.rule)
+		assert.Equal(t, conformance.Fail, got[key], key)
 	}
 }
 

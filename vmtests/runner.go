@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"pvabi/abi"
 	"pvabi/conformance"
@@ -298,15 +299,15 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 		return err
 	}
 	defer remove()
-	image, err := r.image(ctx, g, kernel, temp)
+	boot, err := direct(kernel.artefact.Path, temp)
+	if err != nil {
+		return roomy(err)
+	}
+	image, err := r.image(ctx, g, kernel, boot, temp)
 	if errors.Is(err, initramfs.ErrModuleMissing) {
 		o.run.Unreached = fmt.Sprintf("%v; the target needs a kernel that has it, built in or as a module", err)
 		return nil
 	}
-	if err != nil {
-		return roomy(err)
-	}
-	boot, err := direct(kernel.artefact.Path, temp)
 	if err != nil {
 		return roomy(err)
 	}
@@ -345,6 +346,9 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 	}
 	if r.Mutate > 0 {
 		config.Whole = mutateBound
+	}
+	if g.Nested {
+		config.Silence, config.Whole = nestedSilence, max(config.Whole, nestedWhole)
 	}
 	var report qemu.Report
 	if r.Rounds > 0 {
@@ -386,6 +390,13 @@ func (r *Runner) line(t Target) func(string) {
 	}
 	return func(line string) { fmt.Fprintf(r.Consoles, "%s: %s\n", t.Name, line) }
 }
+
+// nestedSilence and nestedWhole bound a run whose guest boots guests of its own, some twenty, and tells of
+// each when it has ended.
+const (
+	nestedSilence = 6 * time.Minute
+	nestedWhole   = 40 * time.Minute
+)
 
 // lacking returns the property of a machine that a QEMU ended for because it does not know it, or
 // nothing.
@@ -475,12 +486,15 @@ func (r *Runner) emulator(ctx context.Context, g *Guest, o *outcome) (*store.QEM
 	return installed, nil
 }
 
-func (r *Runner) image(ctx context.Context, g *Guest, k bootable, temp string) (*initramfs.Image, error) {
+func (r *Runner) image(ctx context.Context, g *Guest, k bootable, boot, temp string) (*initramfs.Image, error) {
 	init, err := initramfs.BuildAgent(ctx, temp, g.GOARCH)
 	if err != nil {
 		return nil, err
 	}
 	c := initramfs.Config{Agent: init, GOARCH: g.GOARCH, Release: k.release, Path: filepath.Join(temp, "initramfs.cpio")}
+	if g.Nested {
+		c.Files = map[string]string{initramfs.NestedKernel: boot}
+	}
 	if k.modules != "" {
 		c.Modules, c.Load, c.May = k.modules, g.Modules, agent.ChannelModules
 	}

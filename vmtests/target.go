@@ -74,6 +74,8 @@ type Guest struct {
 	Modules, Needs []string
 	// Append is added to the kernel's command line.
 	Append []string
+	// Nested is true of a guest whose agent boots guests of its own, of the same kernel.
+	Nested bool
 	// Reference is true of a guest that runs on the reference hypervisor.
 	Reference bool
 	// Scenario is what the suite is to do, where it has more than one thing to do.
@@ -122,6 +124,21 @@ func Targets() []Target {
 				Threads: qemu.OneThread,
 				Modules: []string{"kvm_amd"}, Needs: []string{"/dev/kvm"},
 				Options: conformance.X86KVMOptions(),
+			},
+		},
+		{
+			Name: "x86-kvm-guest", Platform: "x86-kvm", Implementer: conformance.Linux,
+			Text:  "Linux as a guest of Linux KVM, itself a guest under QEMU TCG; boots that are offered different features, watched from both sides",
+			Rules: conformance.LinuxKVMRules(),
+			Guest: &Guest{
+				// With one CPU QEMU has no others to give its thread to. When it does so, or whoever
+				// has a CPU pause for a moment, a guest of the guest may take an interrupt once more
+				// that VMRUN injected: helper_vmrun leaves it in exception_index (QEMU 11.1,
+				// target/i386/tcg/system/svm_helper.c), and such a guest dies of it.
+				GOARCH: "amd64", CPUs: 1, Threads: qemu.OneThread, Memory: 1024,
+				Modules: []string{"kvm_amd"}, Needs: []string{"/dev/kvm"},
+				Nested:  true,
+				Options: conformance.X86KVMGuestOptions(),
 			},
 		},
 		here(suites.X86KVMBelow(), suites.Options{}),

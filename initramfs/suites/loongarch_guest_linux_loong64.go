@@ -5,7 +5,10 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"runtime"
 	"strings"
+	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -28,7 +31,7 @@ func loongarchGuest(_ context.Context, job agent.Job, emit func(conformance.Even
 		steps = []func() error{
 			g.files("begin"), g.messages,
 			g.cycle(1), g.stolen(1, "held"), g.cycle(2), g.stolen(2, "held"),
-			g.wakes("plain", rounds, nothing), g.cycle(1), g.wakes("flagged", rounds, nothing), g.cycle(1), g.wakes("cleared", rounds, nothing),
+			g.wakes("plain"), g.cycle(1), g.wakes("flagged"), g.cycle(1), g.wakes("cleared"),
 			g.cycle(2), g.stolen(2, "odd"), g.cycle(2), g.stolen(2, "even"),
 			g.cycle(3), g.files("between"), g.cycle(3), g.files("end"), g.log,
 			g.offline(3, job.End == agent.EndKexec),
@@ -146,4 +149,111 @@ func (g acts) messages() error {
 		return fmt.Errorf("membarrier: %w", errno)
 	}
 	return nil
+}
+
+func (g acts) cycle(cpu int) func() error {
+	return func() error {
+		if err := g.offline(cpu, true)(); err != nil {
+			return err
+		}
+		return g.offline(cpu, false)()
+	}
+}
+
+// echo writes back each byte that it reads, to the end.
+func echo(from, to int) error {
+	var b [1]byte
+	for {
+		n, err := unix.Read(from, b[:])
+		if n == 0 || err != nil {
+			return err
+		}
+		if _, err := unix.Write(to, b[:]); err != nil {
+			return err
+		}
+	}
+}
+
+// wakes has a thread sleep on CPU 1 that may run on CPUs 1 and 2, wakes it from CPU 0, and shows how
+// often it was found on each CPU then. A kernel wakes it where it slept unless that CPU is not free.
+func (g acts) wakes(when string) func() error {
+	return func() error {
+		var found [4]int
+		var there, back [2]int
+		if err := unix.Pipe2(there[:], unix.O_CLOEXEC); err != nil {
+			return err
+		}
+		if err := unix.Pipe2(back[:], unix.O_CLOEXEC); err != nil {
+			return err
+		}
+		sleeper := make(chan error, 1)
+		go func() {
+			runtime.LockOSThread() // and ends with it
+			sleeper <- sleep(there[0], back[1], &found)
+		}()
+		err := g.Pinned(0, func() error {
+			defer unix.Close(there[1])
+			var b [1]byte
+			for range rounds {
+				// Until the sleeper sleeps, and its CPU has nothing to do.
+				time.Sleep(2 * time.Millisecond)
+				if _, err := unix.Write(there[1], b[:]); err != nil {
+					return err
+				}
+				if _, err := unix.Read(back[0], b[:]); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if other := <-sleeper; err == nil {
+			err = other
+		}
+		for _, fd := range []int{there[0], back[0], back[1]} {
+			unix.Close(fd)
+		}
+		if err != nil {
+			return fmt.Errorf("wakes: %w", err)
+		}
+		g.show("wakes "+when, strings.Trim(fmt.Sprint(found), "[]"))
+		return nil
+	}
+}
+
+// sleep counts the CPUs that it is woken on; it goes to sleep on CPU 1 each time.
+func sleep(from, to int, found *[4]int) error {
+	var one, both unix.CPUSet
+	one.Set(1)
+	both.Set(1)
+	both.Set(2)
+	var b [1]byte
+	for {
+		if err := unix.SchedSetaffinity(0, &one); err != nil {
+			return err
+		}
+		if err := unix.SchedSetaffinity(0, &both); err != nil {
+			return err
+		}
+		n, err := unix.Read(from, b[:])
+		if n == 0 || err != nil {
+			return err
+		}
+		cpu, err := processor()
+		if err != nil {
+			return err
+		}
+		found[cpu%len(found)]++
+		if _, err := unix.Write(to, b[:]); err != nil {
+			return err
+		}
+	}
+}
+
+// processor is the CPU that the thread runs on.
+func processor() (int, error) {
+	var cpu uint32
+	if _, _, errno := unix.RawSyscall(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&cpu)), 0, 0); errno != 0 {
+		return 0, fmt.Errorf("getcpu: %w", errno)
+	}
+	return int(cpu), nil
 }
