@@ -11,7 +11,6 @@ var (
 	x86GuestReboot   = linux("arch/x86/kernel/kvm.c", "kvm_pv_reboot_notify")
 	x86GuestCrash    = linux("arch/x86/kernel/kvm.c", "kvm_crash_shutdown")
 	x86GuestFlush    = linux("arch/x86/kernel/kvm.c", "pv_tlb_flush_supported")
-	x86GuestFlushing = linux("arch/x86/kernel/kvm.c", "kvm_flush_tlb_multi")
 	x86GuestYields   = linux("arch/x86/kernel/kvm.c", "pv_sched_yield_supported")
 	x86GuestYield    = linux("arch/x86/kernel/kvm.c", "kvm_smp_send_call_func_ipi")
 	x86GuestIPIs     = linux("arch/x86/kernel/kvm.c", "pv_ipi_supported")
