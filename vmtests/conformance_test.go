@@ -19,11 +19,7 @@ import (
 
 // artefacts is the store that the tests of this package share.
 var artefacts = sync.OnceValues(func() (*store.Store, error) {
-	dir, err := store.DefaultDir()
-	if err != nil {
-		return nil, err
-	}
-	return store.Open(dir, store.NewProgress(os.Stderr))
+	return store.Open("", store.NewProgress(os.Stderr))
 })
 
 // reachable skips the test where the target cannot run, or must not.

@@ -162,7 +162,7 @@ func TestOwnKernel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots a guest; not done under -short")
 	}
-	dir, err := store.DefaultDir()
+	dir, err := store.DefaultDir() // files has one of its own
 	require.NoError(t, err)
 	s, err := store.Open(dir, store.NewProgress(os.Stderr))
 	require.NoError(t, err)

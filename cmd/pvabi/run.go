@@ -62,14 +62,7 @@ func cacheFlag(fs *flag.FlagSet) *string {
 // opened opens the store in its folder once, when it is needed.
 func opened(dir *string, refresh *bool, screen *progress.Display) func() (*store.Store, error) {
 	return sync.OnceValues(func() (*store.Store, error) {
-		d := *dir
-		if d == "" {
-			var err error
-			if d, err = store.DefaultDir(); err != nil {
-				return nil, err
-			}
-		}
-		s, err := store.Open(d, screen)
+		s, err := store.Open(*dir, screen)
 		if err == nil && refresh != nil {
 			s.Refresh = *refresh
 		}

@@ -70,9 +70,7 @@ type Guest struct {
 // host has no kernel or QEMU for it, the test is skipped.
 func (g Guest) Run(t *testing.T, passed string) {
 	t.Helper()
-	dir, err := store.DefaultDir()
-	require.NoError(t, err)
-	s, err := store.Open(dir, store.NewProgress(os.Stderr))
+	s, err := store.Open("", store.NewProgress(os.Stderr))
 	require.NoError(t, err)
 	kernel, err := s.Kernel(t.Context(), store.KernelSpec{GOARCH: g.GOARCH, Suite: g.Suite})
 	if err != nil {

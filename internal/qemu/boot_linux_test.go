@@ -20,9 +20,7 @@ func TestBoot(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots guests; not done under -short")
 	}
-	dir, err := store.DefaultDir()
-	require.NoError(t, err)
-	s, err := store.Open(dir, store.NewProgress(os.Stderr))
+	s, err := store.Open("", store.NewProgress(os.Stderr))
 	require.NoError(t, err)
 	kernel, err := s.Kernel(t.Context(), store.KernelSpec{GOARCH: "amd64"})
 	if err != nil {

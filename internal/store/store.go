@@ -106,9 +106,15 @@ func DefaultDir() (string, error) {
 	return filepath.Join(dir, "pvabi"), nil
 }
 
-// Open opens the store in dir, which is made where it does not exist. A nil
-// progress keeps silent.
+// Open opens the store in dir, for none in DefaultDir; it is made where it does not exist. A
+// nil progress keeps silent.
 func Open(dir string, progress Progress) (*Store, error) {
+	if dir == "" {
+		var err error
+		if dir, err = DefaultDir(); err != nil {
+			return nil, err
+		}
+	}
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("store: open %s: %w", dir, err)

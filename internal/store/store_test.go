@@ -463,6 +463,12 @@ func TestOpen(t *testing.T) {
 	t.Setenv("HOME", "")
 	_, err = DefaultDir()
 	assert.ErrorContains(t, err, "set PVABI_CACHE")
+	_, err = Open("", nil)
+	assert.ErrorContains(t, err, "set PVABI_CACHE")
+	t.Setenv("PVABI_CACHE", filepath.Join(t.TempDir(), "cache"))
+	s, err := Open("", nil)
+	require.NoError(t, err)
+	assert.Equal(t, os.Getenv("PVABI_CACHE"), s.dir)
 }
 
 // TestManifest looks at what the store writes down about a package.
