@@ -243,6 +243,9 @@ func TestLinuxKVM(t *testing.T) {
 			boot(bs, "STEAL_TIME and PV_SCHED_YIELD").Kernel["call function"] = ""
 		}, []string{"guest/yield-if-offered"}, nil},
 		{"yields without STEAL_TIME", func(bs []conformance.KVMGuestBoot) { boot(bs, "all but STEAL_TIME").call(0, yield, 1) }, []string{"guest/yield-never-otherwise"}, nil},
+		{"one hook without steal time", func(bs []conformance.KVMGuestBoot) {
+			boot(bs, "nothing").Kernel["preempted"] = "__raw_callee_save___kvm_vcpu_is_preempted"
+		}, []string{"guest/steal-if-offered"}, nil},
 		{"no IPI where MWAIT is", func(bs []conformance.KVMGuestBoot) { boot(bs, "all, MWAIT").Kernel["IPI"] = "" }, []string{"guest/ipi-if-offered"}, nil},
 		{"IPI with one CPU", func(bs []conformance.KVMGuestBoot) { boot(bs, "all, one CPU").Kernel["IPI"] = "kvm_send_ipi_mask" }, []string{"guest/ipi-native-otherwise"}, nil},
 		{"no word of interrupts", func(bs []conformance.KVMGuestBoot) { drop(boot(bs, "PV_EOI"), "", writes(eoi)) }, []string{"guest/eoi-if-offered"}, nil},
@@ -316,22 +319,7 @@ func TestLinuxKVM(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			boots := kvmSeen()
 			test.change(boots)
-			var rules []abi.Rule
-			err := conformance.LinuxKVM("7.2.12+deb14-cloud-amd64", boots).Run(t.Context(), func(r conformance.Result) {
-				rules = append(rules, abi.X86KVM().Rule(strings.TrimPrefix(r.Rule, "x86-kvm/")))
-				name := rules[len(rules)-1].Name()
-				want := conformance.Pass
-				switch {
-				case slices.Contains(test.errs, name):
-					want = conformance.Error
-				case slices.Contains(test.fails, name):
-					want = conformance.Fail
-				case slices.Contains(deviates, name):
-					want = conformance.Deviates
-				}
-				assert.Equal(t, want, r.Verdict, "%s: want %q, got %q; %s", name, r.Expected, r.Observed, r.Reason)
-			})
-			require.NoError(t, err)
+			rules := judgeGuest(t, conformance.LinuxKVM("7.2.12+deb14-cloud-amd64", boots), test.fails, test.errs, deviates)
 			assert.Equal(t, conformance.LinuxKVMRules(), rules)
 		})
 	}
