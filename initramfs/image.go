@@ -62,9 +62,6 @@ type Config struct {
 	Path string
 }
 
-// NestedKernel is the file, in an image, of the kernel that an agent boots as a guest of its own.
-const NestedKernel = "boot/vmlinux"
-
 // Image is an image that was built.
 type Image struct {
 	Path   string `json:"path"`

@@ -493,7 +493,7 @@ func (r *Runner) image(ctx context.Context, g *Guest, k bootable, boot, temp str
 	}
 	c := initramfs.Config{Agent: init, GOARCH: g.GOARCH, Release: k.release, Path: filepath.Join(temp, "initramfs.cpio")}
 	if g.Nested {
-		c.Files = map[string]string{initramfs.NestedKernel: boot}
+		c.Files = map[string]string{agent.NestedKernel: boot}
 	}
 	if k.modules != "" {
 		c.Modules, c.Load, c.May = k.modules, g.Modules, agent.ChannelModules

@@ -41,6 +41,9 @@ import (
 // Port is the name of the virtio-serial port that a guest's events go to.
 const Port = "pvabi"
 
+// NestedKernel is the file, in an image, of the kernel that an agent boots as a guest of its own.
+const NestedKernel = "boot/vmlinux"
+
 // ChannelWord begins the word of the kernel's command line that names the device, a serial port,
 // which the events go to where there is no virtio-serial port.
 const ChannelWord = "pvabi.channel="

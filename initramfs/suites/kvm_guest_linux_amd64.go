@@ -55,8 +55,8 @@ func kvmGuest(ctx context.Context, job agent.Job, emit func(conformance.Event)) 
 			return context.Cause(ctx)
 		}
 		note := fmt.Sprintf("boot %d of %d, %s: %.1f s", i+1, len(boots), b.Name, time.Since(start).Seconds())
-		if why := errors.Join(b.Err); why != nil || b.Other != "" {
-			note += fmt.Sprintf("; %v %s; its console ends with:\n%s", why, b.Other, tail(b.Console, 20))
+		if b.Err != nil || b.Other != "" {
+			note += fmt.Sprintf("; %v %s; its console ends with:\n%s", b.Err, b.Other, tail(b.Console, 20))
 		}
 		emit(conformance.Event{Note: note})
 	}
@@ -89,14 +89,23 @@ const (
 
 // kvmProbes are what is recorded of guests. An interrupt that a CPU sends by itself is a write to a
 // register, too; the ends of interrupts are those between CPUs, as others come all the time.
-var kvmProbes = []conformance.Probe{
-	{
-		Name: "write", Event: "kvm/kvm_msr", Args: "write=$write:u32 index=$ecx:x32 value=$data:x64",
-		Filter: fmt.Sprintf("write == 1 && (index == %#x || index == 0x11 || index == 0x12 || (index >= 0x4b564d00 && index <= 0x4b564dff))", conformance.InterruptCommand),
-	},
-	{Name: "call", Event: "kvm/kvm_hypercall", Args: "nr=$nr:x64 a0=$a0:x64 a1=$a1:x64 a2=$a2:x64 a3=$a3:x64"},
-	{Name: "flush", Event: "kvm/kvm_pv_tlb_flush", Args: "need=$need_flush_tlb:u8", Filter: "need == 1"},
-	{Name: "eoi", Event: "kvm/kvm_pv_eoi", Args: "vector=$vector:u32", Filter: "vector >= 0xf0"},
+func kvmProbes(table *abi.Platform) []conformance.Probe {
+	indices := []string{
+		fmt.Sprintf("index == %#x", conformance.InterruptCommand),
+		fmt.Sprintf("(index >= %#x && index <= %#x)", table.Word("first-register"), table.Word("last-register")),
+	}
+	for _, r := range table.Registers { // some are older than the range
+		indices = append(indices, fmt.Sprintf("index == %#x", r.Number))
+	}
+	return []conformance.Probe{
+		{
+			Name: "write", Event: "kvm/kvm_msr", Args: "write=$write:u32 index=$ecx:x32 value=$data:x64",
+			Filter: "write == 1 && (" + strings.Join(indices, " || ") + ")",
+		},
+		{Name: "call", Event: "kvm/kvm_hypercall", Args: "nr=$nr:x64 a0=$a0:x64 a1=$a1:x64 a2=$a2:x64 a3=$a3:x64"},
+		{Name: "flush", Event: "kvm/kvm_pv_tlb_flush", Args: "need=$need_flush_tlb:u8", Filter: "need == 1"},
+		{Name: "eoi", Event: "kvm/kvm_pv_eoi", Args: "vector=$vector:u32", Filter: "vector >= 0xf0"},
+	}
 }
 
 func newKVMHost() (h *kvmHost, err error) {
@@ -106,7 +115,7 @@ func newKVMHost() (h *kvmHost, err error) {
 			err = errors.Join(err, h.close())
 		}
 	}()
-	if h.file, err = os.Open(nestedKernel); err != nil {
+	if h.file, err = os.Open("/" + agent.NestedKernel); err != nil {
 		return nil, err
 	}
 	if h.kernel, err = pcvm.ReadKernel(h.file); err != nil {
@@ -124,7 +133,7 @@ func newKVMHost() (h *kvmHost, err error) {
 	if h.supported, err = h.system.Supported(); err != nil {
 		return nil, err
 	}
-	h.recorder, err = linuxguest.New().Record(kvmProbes...)
+	h.recorder, err = linuxguest.New().Record(kvmProbes(h.table)...)
 	return h, err
 }
 
@@ -254,9 +263,6 @@ func (h *kvmHost) leaves(b *conformance.KVMGuestBoot, id uint32) ([]kvm.Entry, e
 	}
 	return leaves, nil
 }
-
-// nestedKernel is initramfs.NestedKernel, whose package is for who makes an image.
-const nestedKernel = "/boot/vmlinux"
 
 // crashMemory is what a kernel keeps free for another one.
 const crashMemory = "crashkernel=16M"

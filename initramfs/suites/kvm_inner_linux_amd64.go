@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"pvabi/conformance"
 	"pvabi/conformance/linuxguest"
 	"pvabi/initramfs/agent"
+	"pvabi/internal/membarrier"
 	"pvabi/internal/pcvm"
 )
 
@@ -138,11 +140,10 @@ func (g kvmActs) stolen() error {
 	if err := show("before"); err != nil {
 		return err
 	}
-	before := map[int][]byte{}
+	before, grown := make([][]byte, runtime.NumCPU()), make([]bool, runtime.NumCPU())
 	return g.busy(cpus(), func() error {
-		grown := map[int]bool{}
 		for range kvmLooks {
-			for _, cpu := range cpus() {
+			for cpu := range grown {
 				now, err := stealOf(g, cpu)
 				if err != nil {
 					return err
@@ -152,7 +153,7 @@ func (g kvmActs) stolen() error {
 					before[cpu] = now
 				}
 			}
-			if !bytes.Contains(fmt.Append(nil, grown), []byte("false")) {
+			if !slices.Contains(grown, false) {
 				break
 			}
 		}
@@ -260,16 +261,7 @@ func (g kvmActs) contend() error {
 // interrupt has each CPU interrupt two others at once that run threads of this process, and never all
 // others, for which kernels have a way of their own; until one was seen to yield.
 func (g kvmActs) interrupt() error {
-	// Numbers of include/uapi/linux/membarrier.h: each CPU that runs a thread of the process passes a
-	// memory barrier.
-	const expedited, register = 1 << 3, 1 << 4
-	barrier := func(command uintptr) error {
-		if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, command, 0, 0); errno != 0 {
-			return fmt.Errorf("membarrier %d: %w", command, errno)
-		}
-		return nil
-	}
-	if err := barrier(register); err != nil {
+	if err := membarrier.Register(); err != nil {
 		return err
 	}
 	n := runtime.NumCPU()
@@ -278,7 +270,7 @@ func (g kvmActs) interrupt() error {
 		err := g.busy([]int{(cpu + 1) % n, (cpu + 2) % n}, func() error {
 			return g.Pinned(cpu, func() error {
 				for range 10 {
-					if err := barrier(expedited); err != nil {
+					if err := membarrier.Interrupt(); err != nil {
 						return err
 					}
 				}
