@@ -258,6 +258,8 @@ type T struct {
 	machine microvm.Machine
 	// after is done at the check's end, however it came about.
 	after []func()
+	// own is how many interrupts the check had CPUs take, see [T.interrupting].
+	own uint64
 }
 
 // stop is what Fatal and GiveUp panic with.

@@ -100,9 +100,9 @@ func paprChecks(hypertas []byte) []Check {
 		undisturbed(kickResult("kick/result")),
 
 		undisturbed(waitSleeps("wait/sleeps-without-kick")),
-		paprInterrupt("wait/ended-by-interrupt"),
-		paprDecrementer("wait/ended-by-decrementer"),
-		paprInterruptEatsKick("wait/interrupt-eats-kick"),
+		undisturbed(paprInterrupt("wait/ended-by-interrupt")),
+		undisturbed(paprDecrementer("wait/ended-by-decrementer")),
+		undisturbed(paprInterruptEatsKick("wait/interrupt-eats-kick")),
 		undisturbed(paprEnables("wait/enables-interrupts")),
 
 		undisturbed(yieldTo("yield/running-target", "running target", id(third))),
@@ -139,14 +139,15 @@ const (
 const disturbances = 8
 
 // undisturbed is a check whose findings count only if nothing but the check itself can have
-// ended a wait.
+// ended a wait, see also [T.interrupting].
 func undisturbed(c Check) Check {
 	run := c.Run
 	c.Run = func(t *T) {
 		for n := 1; ; n++ {
 			before := t.disturbed()
+			t.own = 0
 			failure := t.try(run)
-			switch taken := t.disturbed() - before; {
+			switch taken := t.disturbed() - before - t.own; {
 			case taken == 0 && failure != nil:
 				t.Fatal(failure)
 			case taken == 0:
@@ -178,6 +179,14 @@ func (t *T) try(run func(*T)) (failure error) {
 	}()
 	run(t)
 	return nil
+}
+
+// interrupting has a check do what makes interrupts: those that CPUs take meanwhile disturb
+// nothing.
+func (t *T) interrupting(do func()) {
+	before := t.disturbed()
+	defer func() { t.own += t.disturbed() - before }()
+	do()
 }
 
 // disturbed sums the interrupts that all machines know of.
@@ -509,7 +518,8 @@ func paprCedeResult() Check {
 	const rule = "number/cede"
 	return Check{Rules: []string{rule}, Run: func(t *T) {
 		m := t.Open(machine())
-		t.sleeper(m, target, 0)
+		t.start(m, target, waitOp(0))
+		t.settle(m, target, 1)
 		t.run(m, caller, t.kick(m.ID(target)))
 		t.finish(m, target)
 		t.Equal(rule, "prodded", t.ABI.Result("CEDE", "prodded"), t.returned(m.Results(target)[0]))
@@ -557,10 +567,12 @@ func paprInterrupt(rule string) Check {
 			m := t.Open(machine())
 			t.sleeper(m, target, interrupts)
 			t.Control("the waiter sleeps on without an interrupt", true, t.stays(m, target, 0))
-			before := t.disturbed()
-			t.Check("interrupt", t.papr(m).Interrupt())
-			t.Equal(rule, fmt.Sprintf("waits ended, interrupts %d", interrupts), t.Want(rule, "returns"), t.woken(m))
-			t.Truth(rule, "the interrupt was taken", t.disturbed() > before)
+			t.interrupting(func() {
+				before := t.disturbed()
+				t.Check("interrupt", t.papr(m).Interrupt())
+				t.Equal(rule, fmt.Sprintf("waits ended, interrupts %d", interrupts), t.Want(rule, "returns"), t.woken(m))
+				t.Truth(rule, "the interrupt was taken", t.disturbed() > before)
+			})
 		}
 	}}
 }
@@ -576,11 +588,13 @@ func paprDecrementer(rule string) Check {
 			// It must expire in the wait, not on the way to it, which takes some time at
 			// times: if in doubt, it is set to expire later.
 			var ended bool
-			for ticks := uint64(soon); !ended && ticks <= soon<<6; ticks <<= 2 {
-				m = t.Open(machine())
-				t.start(m, target, t.decrementer(ticks), waitOp(interrupts))
-				ended = t.Until(func() bool { _, n := m.At(target); return n > 1 })
-			}
+			t.interrupting(func() {
+				for ticks := uint64(soon); !ended && ticks <= soon<<6; ticks <<= 2 {
+					m = t.Open(machine())
+					t.start(m, target, t.decrementer(ticks), waitOp(interrupts))
+					ended = t.Until(func() bool { _, n := m.At(target); return n > 1 })
+				}
+			})
 			t.Equal(rule, fmt.Sprintf("waits ended, interrupts %d", interrupts), t.Want(rule, "returns"), bit(ended))
 		}
 	}}
@@ -594,8 +608,10 @@ func paprInterruptEatsKick(rule string) Check {
 		dec := t.ABI.Register("DEC").Number
 		// The second DEC is for what the kernel sets when it takes the interrupt.
 		p := arch.Program{t.decrementer(0), t.kick(m.ID(target)), readRegister(dec), waitOp(0), t.decrementer(1<<31 - 1), waitOp(0)}
-		t.start(m, target, p...)
-		t.Control("the first wait ends", true, t.Until(func() bool { _, n := m.At(target); return n > 3 }))
+		t.interrupting(func() {
+			t.start(m, target, p...)
+			t.Control("the first wait ends", true, t.Until(func() bool { _, n := m.At(target); return n > 3 }))
+		})
 		t.Control("the decrementer had expired before it", true, int32(m.Results(target)[2].Value) <= 0)
 		at := t.settle(m, target, len(p))
 		if at == 5 && !t.stays(m, target, 5) {

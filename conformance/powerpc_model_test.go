@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"context"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -52,6 +53,45 @@ func TestPAPRModelIsQEMU(t *testing.T) {
 		return true
 	})
 	assert.ElementsMatch(t, want, got)
+}
+
+// interrupted is a machine of a kernel whose CPUs somebody interrupts, at each of the looks that random
+// chooses.
+type interrupted struct {
+	conformance.PAPRMachine
+	random *rand.Rand
+}
+
+func (m *interrupted) At(cpu int) (op int, completed uint64) {
+	if m.random.IntN(30) == 0 {
+		if err := m.Interrupt(); err != nil {
+			panic(err)
+		}
+	}
+	return m.PAPRMachine.At(cpu)
+}
+
+// Interrupts that others make break no rule: what they came into is looked at again, or is told to be in
+// doubt.
+func TestPAPRModelInterrupted(t *testing.T) {
+	doubtful := 0
+	for seed := range uint64(20) {
+		judgeBy(t, paprSuite, func(s uint64, c microvm.Config) (microvm.Machine, error) {
+			m, err := model.Hosts("powerpc-papr")[0].Open(s, c)
+			if err != nil {
+				return nil, err
+			}
+			return &interrupted{m.(conformance.PAPRMachine), rand.New(rand.NewPCG(seed, 1))}, nil
+		}, seed, nil, func(r conformance.Result) bool {
+			if r.Verdict == conformance.Error && strings.Contains(r.Reason, "something came in between") {
+				doubtful++
+				return true
+			}
+			assert.Equal(t, conformance.Pass, r.Verdict, "seed %d: %s", seed, describe(r))
+			return true
+		})
+	}
+	assert.Less(t, doubtful, 20, "findings in doubt, in all runs")
 }
 
 func TestPAPRModelMutants(t *testing.T) {

@@ -197,6 +197,8 @@ type machine struct {
 	// withheld are the pages that are withheld, by address; true for those that a CPU has asked
 	// for.
 	withheld map[uint64]*bool
+	// taken counts external interrupts that CPUs took, over all resets.
+	taken uint64
 }
 
 // memoryBase is the address of the first byte of memory. It is not 0, so that an address

@@ -22,8 +22,6 @@ type papr struct {
 	m    *machine
 	abi  *abi.Platform
 	cpus []paprCPU
-	// taken counts external interrupts.
-	taken uint64
 	// lacks are calls of function sets that are offered and are missing all the same.
 	lacks []string
 
@@ -475,7 +473,7 @@ func (p *papr) interrupt(c *cpu) {
 	}
 	if s.external {
 		s.external = false
-		p.taken++
+		p.m.taken++
 	}
 	if p.expired(c) {
 		p.setDecrementer(c, paprFar)
@@ -575,7 +573,7 @@ func (m paprMachine) AreaAddress(cpu int) (address, real uint64, err error) {
 func (m paprMachine) Disturbed() (uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.hypervisor().taken, nil
+	return m.taken, nil
 }
 
 // Interrupt implements conformance.PAPRMachine.
