@@ -275,8 +275,10 @@ func (t *T) protect(run func(*T)) {
 		case stop:
 			t.failure = p.err
 			if p.giveUp != "" {
-				for rule := range t.findings {
-					t.Unreached(rule, p.giveUp)
+				for rule, f := range t.findings {
+					if len(f.bad()) == 0 { // a rule that was seen to be broken is
+						t.Unreached(rule, p.giveUp)
+					}
 				}
 			}
 		default:
@@ -297,15 +299,18 @@ func (t *T) protect(run func(*T)) {
 // get the verdict error.
 func (t *T) Fatal(err error) { panic(stop{err: err}) }
 
-// GiveUp ends the check: none of its rules can be looked at here.
+// GiveUp ends the check: none of its rules that were not seen to be broken before can be looked at here.
 func (t *T) GiveUp(reason string) { panic(stop{giveUp: reason}) }
 
-// Check ends the check if err is not nil. What the machine cannot do is no failure of it.
+// Check ends the check if err is not nil. What the machine cannot do, or its kernel does not show, is no
+// failure of it.
 func (t *T) Check(doing string, err error) {
-	if errors.Is(err, errLimited) {
+	switch {
+	case errors.Is(err, errLimited):
 		t.GiveUp(errLimited.Error())
-	}
-	if err != nil {
+	case errors.Is(err, ErrHidden):
+		t.GiveUp(fmt.Sprintf("%s: %v", doing, err))
+	case err != nil:
 		t.Fatal(fmt.Errorf("%s: %w", doing, err))
 	}
 }
@@ -416,6 +421,11 @@ func (f *finding) compare(what, want, got string, ok bool) {
 	}
 }
 
+// bad are the comparisons that do not hold.
+func (f *finding) bad() []comparison {
+	return slices.DeleteFunc(slices.Clone(f.compared), func(c comparison) bool { return c.ok })
+}
+
 func (f *finding) result(rule abi.Rule, failure error) Result {
 	r := Result{Rule: rule.ID, Side: rule.Side, Evidence: f.evidence}
 	if len(f.controls) > 0 {
@@ -428,7 +438,7 @@ func (f *finding) result(rule abi.Rule, failure error) Result {
 		}
 		r.Evidence["seen"] = seen
 	}
-	bad := slices.DeleteFunc(slices.Clone(f.compared), func(c comparison) bool { return c.ok })
+	bad := f.bad()
 	switch {
 	case f.said != "":
 		r.Verdict, r.Reason = f.said, f.reason

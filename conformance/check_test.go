@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -49,6 +50,9 @@ func TestVerdicts(t *testing.T) {
 		{"machine does not open", func(t *T) { t.Open(microvm.Config{}) }, Error, "no machine"},
 		{"unreached", func(t *T) { t.Unreached("a/1", "no such CPU") }, Unreached, "no such CPU"},
 		{"never seen", func(t *T) { t.Truth("a/1", "seen", t.Until(func() bool { return false })) }, Fail, "does not hold"},
+		{"given up", func(t *T) { t.Equal("a/1", "n", 1, 1); t.GiveUp("no more CPUs") }, Unreached, "no more CPUs"},
+		{"given up when broken", func(t *T) { t.Equal("a/1", "n", 1, 2); t.GiveUp("no more CPUs") }, Fail, "n: 2"},
+		{"hidden", func(t *T) { t.Check("look", fmt.Errorf("%w: no tracing", ErrHidden)) }, Unreached, "look: the kernel does not show it: no tracing"},
 		{"fatal", func(t *T) { t.Equal("a/1", "n", 1, 1); t.Fatal(errors.New("broken")) }, Error, "broken"},
 	}
 	for _, tt := range tests {
