@@ -332,7 +332,7 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 		threads = r.Threads
 	}
 	job := agent.Job{
-		Target: t.Name, Modules: image.Names(), Needs: g.Needs, Only: r.Only, Mutants: r.Mutants, Looks: r.Looks, Rounds: r.Rounds, Scenario: g.Scenario, Mutate: r.Mutate,
+		Target: t.Name, Modules: image.Names(), Needs: g.Needs, Only: r.Only, Looks: r.Looks, Rounds: r.Rounds, Scenario: g.Scenario, Mutate: r.Mutate,
 	}
 	if t.Implementer == implementedByQEMU {
 		job.Implementer = emulator.Version
@@ -492,8 +492,16 @@ func (r *Runner) image(ctx context.Context, g *Guest, k bootable, boot, temp str
 		return nil, err
 	}
 	c := initramfs.Config{Agent: init, GOARCH: g.GOARCH, Release: k.release, Path: filepath.Join(temp, "initramfs.cpio")}
+	c.Files = map[string]string{}
 	if g.Nested {
-		c.Files = map[string]string{agent.NestedKernel: boot}
+		c.Files[agent.NestedKernel] = boot
+	}
+	if len(r.Mutants) > 0 {
+		words := filepath.Join(temp, "mutants")
+		if err := os.WriteFile(words, []byte(strings.Join(agent.MutantWords(r.Mutants), "\n")), 0o600); err != nil {
+			return nil, fmt.Errorf("write the changes of a table for the image: %w", err)
+		}
+		c.Files[agent.MutantsFile] = words
 	}
 	if k.modules != "" {
 		c.Modules, c.Load, c.May = k.modules, g.Modules, agent.ChannelModules

@@ -41,6 +41,10 @@ import (
 // Port is the name of the virtio-serial port that a guest's events go to.
 const Port = "pvabi"
 
+// MutantsFile is the file, in an image, of the words of a job's mutants. A kernel's command line has no room
+// for many.
+const MutantsFile = "etc/pvabi-mutants"
+
 // NestedKernel is the file, in an image, of the kernel that an agent boots as a guest of its own.
 const NestedKernel = "boot/vmlinux"
 
@@ -162,7 +166,13 @@ func (j Job) Words() []string {
 	if j.Mutate > 0 {
 		words = append(words, "pvabi.mutate="+strconv.Itoa(j.Mutate))
 	}
-	for _, m := range j.Mutants {
+	return append(words, MutantWords(j.Mutants)...)
+}
+
+// MutantWords are those of a job's words that are about its mutants, a word for each.
+func MutantWords(mutants []Mutant) []string {
+	var words []string
+	for _, m := range mutants {
 		// The names of a table's rows have blanks, which end a word.
 		words = append(words, "pvabi.mutant="+url.QueryEscape(fmt.Sprintf("%s %s", m, strings.Join(m.Only, ","))))
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -75,7 +76,7 @@ func Print(ctx context.Context, w io.Writer, job Job, suites map[string]Suite) e
 	return failed
 }
 
-// boot does the job of the kernel's command line.
+// boot does the job of the kernel's command line and of the image's [MutantsFile].
 func boot(suites map[string]Suite) (Job, error) {
 	line, err := os.ReadFile("/proc/cmdline")
 	if err != nil {
@@ -91,7 +92,11 @@ func boot(suites map[string]Suite) (Job, error) {
 			fmt.Println("pvabi: agent: send an event:", err)
 		}
 	}
-	job, err := ParseJob(words)
+	more, err := os.ReadFile("/" + MutantsFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Job{}, err
+	}
+	job, err := ParseJob(append(words, strings.Fields(string(more))...))
 	if err != nil {
 		emit(conformance.Event{Fatal: "the kernel's command line: " + err.Error()})
 		emit(conformance.Event{Finished: true})
