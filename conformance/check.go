@@ -88,6 +88,8 @@ type Suite struct {
 	// Looks is how often [T.Until] looks before it gives up. Tests against a
 	// model lower it.
 	Looks int
+	// Alive is called, now and then, while a check that takes long gets on; it may be nil.
+	Alive func()
 
 	// shared tells that others use the machine, too.
 	shared bool
@@ -258,6 +260,8 @@ type T struct {
 	machine microvm.Machine
 	// after is done at the check's end, however it came about.
 	after []func()
+	// alive is when it was last told that the check gets on.
+	alive time.Time
 	// own is how many interrupts the check had CPUs take, see [T.interrupting].
 	own uint64
 }
@@ -392,6 +396,15 @@ func (t *T) within(looks int, seen func() bool) bool {
 		time.Sleep(time.Millisecond)
 	}
 	return seen()
+}
+
+// getsOn is for a check that takes long to say, as often as it likes, that it got on.
+func (t *T) getsOn() {
+	const every = 10 * time.Second
+	if t.Alive != nil && time.Since(t.alive) >= every {
+		t.alive = time.Now()
+		t.Alive()
+	}
 }
 
 // finding gathers what a check saw about one rule.

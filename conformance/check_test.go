@@ -73,6 +73,23 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
+// A check that takes long is told to get on, but not each time that it says so.
+func TestAlive(t *testing.T) {
+	told := 0
+	s := &Suite{
+		ABI:   table("a/1"),
+		Alive: func() { told++ },
+		Checks: []Check{{Rules: []string{"a/1"}, Run: func(t *T) {
+			for range 1000 {
+				t.getsOn()
+			}
+			t.Equal("a/1", "n", 1, 1)
+		}}},
+	}
+	require.NoError(t, s.Run(t.Context(), func(Result) {}))
+	assert.Equal(t, 1, told)
+}
+
 func TestAbsent(t *testing.T) {
 	for _, offered := range []bool{false, true} {
 		ran := false

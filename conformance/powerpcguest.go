@@ -680,7 +680,9 @@ func paprGuestSteal() Check {
 			return
 		}
 		address := where[cpu].address
-		counts := func() { t.Unreached(rule, "the hypervisor counts itself, so that the count cannot be known beforehand") }
+		counts := func() {
+			t.Unreached(rule, "the hypervisor counts itself, so that the count cannot be known beforehand")
+		}
 		for i, name := range []string{"enqueue_dispatch_tb", "ready_enqueue_tb"} {
 			old := v.field(name)
 			if old != 0 {

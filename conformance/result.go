@@ -92,6 +92,8 @@ type Event struct {
 	Fatal string `json:"fatal,omitempty"`
 	// Unreached says why no rule of the target can be looked at in this guest.
 	Unreached string `json:"unreached,omitempty"`
+	// Alive says that a check which takes long gets on: a guest that tells nothing is given up.
+	Alive bool `json:"alive,omitempty"`
 	// Note is something that a reader of the report should know: a retry.
 	Note string `json:"note,omitempty"`
 	// Mutated is a change to the platform's table and what became of it.

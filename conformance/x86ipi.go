@@ -184,6 +184,7 @@ func x86KickRace(rule string) Check {
 				break
 			}
 			last = n
+			t.getsOn()
 		}
 		_, done := m.At(target)
 		t.Evidence(rule, "operations of the waiting CPU", done)

@@ -12,6 +12,9 @@ import (
 // their order: the checks against the platform's table as it is, as often as the job says, then
 // against it with each of the job's changes. A job that measures does nothing else.
 func Run(ctx context.Context, job Job, emit func(conformance.Event), suites ...*conformance.Suite) error {
+	for _, s := range suites {
+		s.Alive = func() { emit(conformance.Event{Alive: true}) }
+	}
 	if job.Rounds > 0 {
 		return measure(ctx, job.Rounds, emit, suites)
 	}
