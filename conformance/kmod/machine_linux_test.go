@@ -77,7 +77,7 @@ func TestInGuest(t *testing.T) {
 // within bounds what a broken machine costs; no test depends on it.
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -68,7 +68,7 @@ func op(kind arch.Kind, args ...uint64) arch.Op {
 // within bounds what a broken machine costs; no test depends on it.
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -108,6 +108,18 @@ func asleep(t *testing.T, m Machine, cpu, at int) bool {
 func fallAsleep(t *testing.T, m Machine, cpu, at int) {
 	t.Helper()
 	until(t, fmt.Sprintf("CPU %d asleep in operation %d", cpu, at), func() bool { return asleep(t, m, cpu, at) })
+}
+
+// sleepsOn looks a number of times whether a CPU is still in the wait that it slept in. Its thread may wake
+// for a moment for a reason of the kernel's own (Linux 7.2.12, arch/x86/kvm/x86.c, kvm_gen_kvmclock_update).
+func sleepsOn(t *testing.T, m Machine, cpu, at int, what string) {
+	t.Helper()
+	for range 20 {
+		until(t, what+": asleep, or gone on", func() bool { here, _ := m.At(cpu); return here != at || asleep(t, m, cpu, at) })
+		here, _ := m.At(cpu)
+		require.Equal(t, at, here, what)
+		time.Sleep(time.Millisecond)
+	}
 }
 
 func TestExits(t *testing.T) {

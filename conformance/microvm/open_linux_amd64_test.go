@@ -63,10 +63,7 @@ func TestKickWakes(t *testing.T) {
 				require.NoError(t, m.Start(1, arch.Program{op(arch.Wait, interrupts)}))
 				fallAsleep(t, m, 1, 0)
 				assert.Equal(t, enosys, result(run(t, m, 0, none)[0]))
-				for range 20 { // the control
-					require.True(t, asleep(t, m, 1, 0), "asleep without a kick")
-					time.Sleep(time.Millisecond)
-				}
+				sleepsOn(t, m, 1, 0, "asleep without a kick") // the control
 				begin := time.Now()
 				assert.Zero(t, result(run(t, m, 0, kick)[0]))
 				finish(t, m, 1)
@@ -124,10 +121,7 @@ func TestResetForgets(t *testing.T) {
 		op(arch.ReadRegister, stealTime), op(arch.StoreVectors, 0), op(arch.Wait, 1),
 	}))
 	fallAsleep(t, m, 1, 2)
-	for range 20 {
-		require.True(t, asleep(t, m, 1, 2), "asleep after a reset")
-		time.Sleep(time.Millisecond)
-	}
+	sleepsOn(t, m, 1, 2, "asleep after a reset")
 	assert.Zero(t, m.Results(1)[0].Value, "register of steal time")
 	assert.Equal(t, make([]byte, 16*32), m.Vectors(1), "vector registers after a reset")
 	assert.Equal(t, uint64(0xa5a5a5a5a5a5a5a5), again.Load(8, 8), "memory where the record was")
@@ -215,7 +209,7 @@ func TestWithoutPrivilege(t *testing.T) {
 		assert.Equal(t, uint64(3), r[i].Count, "completions of operation %d", i)
 	}
 	assert.Equal(t, []uint64{eperm, eperm}, []uint64{result(r[0]), result(r[1])})
-	assert.True(t, asleep(t, m, 1, 0), "the kick has no effect")
+	sleepsOn(t, m, 1, 0, "the kick has no effect")
 	require.NoError(t, m.Start(0, arch.Program{op(arch.Exit, 5)}))
 	stop, err := m.Wait(within(t), 0)
 	require.NoError(t, err)

@@ -103,10 +103,7 @@ func TestKickWakes(t *testing.T) {
 				fallAsleep(t, m, 1, 0)
 				none := run(t, m, 0, call(unused))
 				assert.Equal(t, hFunction, result(none[0]))
-				for range 20 { // the control
-					require.True(t, asleep(t, m, 1, 0), "asleep without a kick")
-					time.Sleep(time.Millisecond)
-				}
+				sleepsOn(t, m, 1, 0, "asleep without a kick") // the control
 				begin := time.Now()
 				assert.Zero(t, result(run(t, m, 0, call(hProd, peer))[0]))
 				finish(t, m, 1)
@@ -206,10 +203,7 @@ func TestResetForgets(t *testing.T) {
 	// The interrupt was pending, the kick kept: neither ends a wait.
 	require.NoError(t, m.Start(1, arch.Program{op(arch.StoreVectors, 0), op(arch.Wait, 1)}))
 	fallAsleep(t, m, 1, 1)
-	for range 20 {
-		require.True(t, asleep(t, m, 1, 1), "asleep after a reset")
-		time.Sleep(time.Millisecond)
-	}
+	sleepsOn(t, m, 1, 1, "asleep after a reset")
 	got := m.Vectors(1)
 	for i := range 16 {
 		assert.Equal(t, make([]byte, 16), got[32*i:][:16], "vector register %d after a reset", i)
@@ -303,7 +297,7 @@ func TestProblemState(t *testing.T) {
 		}
 	}
 	if !obeyed {
-		assert.True(t, asleep(t, m, 1, 0), "the kick has no effect")
+		sleepsOn(t, m, 1, 0, "the kick has no effect")
 	}
 	require.NoError(t, m.Start(0, arch.Program{op(arch.Exit, 5)}))
 	stop, err := m.Wait(within(t), 0)
