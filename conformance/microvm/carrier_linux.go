@@ -157,7 +157,7 @@ func (m *machine) Wait(ctx context.Context, cpu int) (arch.Stop, error) {
 // left notes how a CPU left its program.
 func (c *cpu) left(e kvm.Exit) (arch.Stop, error) {
 	c.state, c.stop = broken, arch.Stop{Reason: e.String()}
-	if e.Err != nil || e.Stopped || e.Reason != kvm.ExitMMIO || e.Address != door {
+	if e.Err != nil || e.Stopped || e.Reason != kvm.ExitMMIO || e.Address != door || e.Reads != 0 {
 		return c.stop, e.Err
 	}
 	switch e.Data {

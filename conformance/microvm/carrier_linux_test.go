@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"pvabi/arch"
+	"pvabi/internal/kvm"
 )
 
 // enabled is a variable of the environment that says that KVM may be used. These tests look
@@ -149,6 +150,15 @@ func TestWaitIsBoundedByItsContext(t *testing.T) {
 	cancel()
 	_, err := m.Wait(ctx, 0)
 	assert.ErrorIs(t, err, context.Canceled)
+}
+
+// A program leaves by a write to the door; who reads there goes astray.
+func TestDoorIsForWrites(t *testing.T) {
+	c := &cpu{state: running}
+	stop, err := c.left(kvm.Exit{Reason: kvm.ExitMMIO, Address: door, Reads: 8})
+	require.NoError(t, err)
+	assert.Contains(t, stop.Reason, "memory that is not there")
+	assert.Equal(t, broken, c.state)
 }
 
 // benchmark returns a machine for a benchmark, or skips it.
