@@ -33,12 +33,14 @@ func reachable(t testing.TB, target Target) {
 	}
 }
 
-// TestConformance runs every target that can run here. Each rule is a subtest:
+// TestConformance runs every target that can run here, as many side by side as go test -parallel says: most
+// guests run on one core. Each rule is a subtest:
 // go test ./vmtests -run TestConformance/x86-kvm/kick
 func TestConformance(t *testing.T) {
 	for _, target := range Targets() {
 		t.Run(target.Name, func(t *testing.T) {
 			reachable(t, target)
+			t.Parallel()
 			r := &Runner{Store: artefacts, Output: t.TempDir()}
 			changes := mutants[target.Name]
 			for _, m := range changes {
