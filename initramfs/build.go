@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
-	"time"
+
+	"pvabi/internal/process"
 )
 
 // agentPackage is the command that becomes /init.
@@ -87,12 +87,10 @@ func sourceRoot(ctx context.Context, goCommand string) (string, error) {
 // to standard error. When ctx ends, so do the command and all that it started, of
 // which the go command alone would leave compilers behind.
 func run(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
+	cmd, release := process.Command(ctx, name, args...)
+	defer release()
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 5 * time.Second // for what left the group and holds the pipes
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

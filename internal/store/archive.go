@@ -17,6 +17,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"pvabi/internal/process"
 )
 
 // archive is Debian's archive as seen through one package index. It may be used
@@ -307,15 +309,11 @@ func unpackDeb(ctx context.Context, deb string, p part, dir string) error {
 	return nil
 }
 
-// command makes a command that dies with its whole process group when ctx ends,
-// and with this process, too. Its words are English. release must be called when
-// it is over.
+// command is [process.Command] for a program whose words are to be English.
 func command(ctx context.Context, name string, args ...string) (cmd *exec.Cmd, release func()) {
-	cmd = exec.CommandContext(ctx, name, args...)
+	cmd, release = process.Command(ctx, name, args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "LANGUAGE=", "DEBIAN_FRONTEND=noninteractive")
-	// A child of a killed child may hold the pipes open.
-	cmd.WaitDelay = 5 * time.Second
-	return cmd, group(cmd)
+	return cmd, release
 }
 
 // run runs a program to its end and returns its standard output. A status

@@ -5,7 +5,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"os/exec"
 	"runtime"
 )
 
@@ -13,5 +12,3 @@ import (
 func (s *Store) lock(context.Context) (unlock func(), err error) {
 	return nil, fmt.Errorf("fetching needs apt on Linux, and this is %s; name files with -kernel, -modules and -qemu", runtime.GOOS)
 }
-
-func group(*exec.Cmd) (release func()) { return func() {} }
