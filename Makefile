@@ -34,7 +34,7 @@ bench: build
 lint:
 	@bad=$$(gofmt -s -l .); if [ -n "$$bad" ]; then echo "gofmt -s would change:"; echo "$$bad"; exit 1; fi
 	@for a in $(ARCHES); do echo "go vet, GOARCH=$$a"; GOARCH=$$a $(GO) vet ./... || exit 1; done
-	@echo "go build, GOOS=darwin"; GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null ./...
+	@for s in darwin windows; do echo "go vet, GOOS=$$s"; GOOS=$$s GOARCH=arm64 $(GO) vet ./... || exit 1; done
 	@echo staticcheck; $(GO) tool staticcheck ./...
 	@$(GO) mod tidy -diff
 

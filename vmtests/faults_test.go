@@ -141,11 +141,13 @@ func TestEndedDuringChecks(t *testing.T) {
 		require.NoError(t, err)
 		n, err := strconv.Atoi(strings.TrimSpace(string(content)))
 		require.NoError(t, err)
-		err = syscall.Kill(n, s)
+		qemu, err := os.FindProcess(n)
+		require.NoError(t, err)
+		err = qemu.Signal(s)
 		if s != 0 {
 			assert.NoError(t, err)
 		} else {
-			assert.ErrorIs(t, err, syscall.ESRCH, "QEMU is gone")
+			assert.ErrorIs(t, err, os.ErrProcessDone, "QEMU is gone")
 		}
 	}
 	for _, test := range []struct {

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
+
+	"github.com/gofrs/flock"
 )
 
 // A guest's files are in a folder in $TMPDIR while it runs. The folder is locked
@@ -61,31 +63,23 @@ func sweep() {
 
 var errTaken = errors.New("somebody else has it")
 
-// lockFolder locks a folder until the file that it returns is closed. The error is
+// lockFolder locks a folder until the lock that it returns is closed. The error is
 // errTaken if it is locked, or no longer there.
-func lockFolder(dir string) (*os.File, error) {
-	f, err := os.Open(dir)
-	if errors.Is(err, os.ErrNotExist) {
+func lockFolder(dir string) (*flock.Flock, error) {
+	lock := flock.New(dir, flock.SetFlag(os.O_RDONLY))
+	got, err := lock.TryLock()
+	if errors.Is(err, os.ErrNotExist) || err == nil && !got {
 		return nil, errTaken
 	}
 	if err != nil {
 		return nil, err
 	}
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		err = errTaken
+	locked, lockedErr := lock.Stat()
+	there, thereErr := os.Stat(dir)
+	if lockedErr != nil || thereErr != nil || !os.SameFile(locked, there) {
+		return nil, errors.Join(errTaken, lock.Close())
 	}
-	if err == nil {
-		locked, statErr := f.Stat()
-		there, thereErr := os.Stat(dir)
-		if statErr != nil || thereErr != nil || !os.SameFile(locked, there) {
-			err = errTaken
-		}
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
+	return lock, nil
 }
 
 // roomy adds what to do about a $TMPDIR that is too small. Programs that were run

@@ -7,7 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
+
+	"github.com/gofrs/flock"
 
 	"pvabi/vmtests"
 )
@@ -16,9 +17,9 @@ import (
 const results = "results.json"
 
 // claim makes the folder for results and takes it for this process alone, until the
-// file that it returns is closed. What an earlier run of the targets left there, and the
+// lock that it returns is closed. What an earlier run of the targets left there, and the
 // files that it is to write, go: they must not be taken for this one's, whatever becomes of that.
-func claim(dir string, targets []vmtests.Target, files ...string) (*os.File, error) {
+func claim(dir string, targets []vmtests.Target, files ...string) (*flock.Flock, error) {
 	if dir == "" {
 		return nil, errors.New("-o wants the name of a folder")
 	}
@@ -28,15 +29,15 @@ func claim(dir string, targets []vmtests.Target, files ...string) (*os.File, err
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, failed(err)
 	}
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil, failed(err)
+	folder := flock.New(dir, flock.SetFlag(os.O_RDONLY))
+	// Not every system has locks on folders; without, nobody else is noticed.
+	if got, err := folder.TryLock(); err == nil && !got {
+		return nil, failed(fmt.Errorf("another pvabi writes to %s", dir))
 	}
-	// Not every file system has locks; without, nobody else is noticed.
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, errors.Join(failed(fmt.Errorf("another pvabi writes to %s", dir)), f.Close())
-	}
-	var stale []string
+	var (
+		stale []string
+		err   error
+	)
 	for _, f := range files {
 		stale = append(stale, filepath.Join(dir, f))
 	}
@@ -55,9 +56,9 @@ func claim(dir string, targets []vmtests.Target, files ...string) (*os.File, err
 		err = errors.Join(err, probe.Close(), os.Remove(probe.Name()))
 	}
 	if err != nil {
-		return nil, errors.Join(failed(err), f.Close())
+		return nil, errors.Join(failed(err), folder.Close())
 	}
-	return f, nil
+	return folder, nil
 }
 
 // temporary is the pattern for names of files that become the report.

@@ -1,7 +1,6 @@
 package pcvm
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -9,14 +8,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-)
-
-// Where a mailbox has the length of what is in it, and where the text.
-const (
-	boxSize = 0
-	boxText = 8
-	// MaxMessage is the length of the longest message, and of the longest answer, in bytes.
-	MaxMessage = Reserved - boxText
 )
 
 // Mailbox is the guest's half of how it is heard.
@@ -54,16 +45,3 @@ func (m *Mailbox) Send(message []byte) (answer []byte, err error) {
 
 // Close closes the mailbox.
 func (m *Mailbox) Close() error { return errors.Join(unix.Munmap(m.box), unix.Munmap(m.bell)) }
-
-func putMessage(box, message []byte) {
-	binary.LittleEndian.PutUint64(box[boxSize:], uint64(len(message)))
-	copy(box[boxText:], message)
-}
-
-func getMessage(box []byte) ([]byte, error) {
-	size := binary.LittleEndian.Uint64(box[boxSize:])
-	if size > MaxMessage {
-		return nil, fmt.Errorf("an answer of %d bytes, more than %d", size, MaxMessage)
-	}
-	return append([]byte(nil), box[boxText:][:size]...), nil
-}
