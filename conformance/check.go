@@ -350,6 +350,19 @@ func (t *T) Control(what string, want, got any) {
 	}
 }
 
+// ControlOf is Control for one of the check's rules: that one has the verdict error if it does not hold, the
+// others are judged.
+func (t *T) ControlOf(rule, what string, want, got any) {
+	f := t.finding(rule)
+	if fmt.Sprint(want) != fmt.Sprint(got) {
+		f.verdict(Error, fmt.Sprintf("control failed, so nothing was proved: %s: want %v, got %v", what, want, got))
+		return
+	}
+	if text := fmt.Sprintf("%s: %v", what, got); !slices.Contains(f.controls, text) {
+		f.controls = append(f.controls, text)
+	}
+}
+
 // Evidence keeps a raw value with the result of a rule.
 func (t *T) Evidence(rule, name string, value any) { t.finding(rule).evidence[name] = value }
 
@@ -409,7 +422,7 @@ func (t *T) getsOn() {
 
 // finding gathers what a check saw about one rule.
 type finding struct {
-	said     Verdict // Absent or Unreached
+	said     Verdict // Absent or Unreached, or Error for a control of its own
 	reason   string
 	compared []comparison
 	controls []string

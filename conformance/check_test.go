@@ -44,6 +44,8 @@ func TestVerdicts(t *testing.T) {
 		{"nothing looked at", func(t *T) {}, Error, "did not look"},
 		{"control fails after a pass", func(t *T) { t.Equal("a/1", "n", 1, 1); t.Control("c", 0, 1) }, Error, "control failed"},
 		{"control holds", func(t *T) { t.Control("c", 0, 0); t.Equal("a/1", "n", 1, 1) }, Pass, ""},
+		{"control of the rule fails after a fail", func(t *T) { t.Equal("a/1", "n", 1, 2); t.ControlOf("a/1", "c", 0, 1) }, Error, "control failed"},
+		{"control of the rule holds", func(t *T) { t.ControlOf("a/1", "c", 0, 0); t.Equal("a/1", "n", 1, 2) }, Fail, "n: 2"},
 		{"panic", func(t *T) { panic("mistake") }, Error, "panic in the check"},
 		{"unknown rule", func(t *T) { t.Equal("a/other", "n", 1, 1) }, Error, "does not list rule"},
 		{"unknown number of abi", func(t *T) { t.Want("a/1", "nothing") }, Error, `no value of rule a/1 named "nothing"`},
