@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"pvabi/abi"
 	"pvabi/arch"
@@ -208,7 +209,15 @@ func answerIn(r arch.Result, register string) int64 {
 	return a
 }
 
-// signals gives orders, and gives those again for which the CPU, or the hypervisor, was busy
+// inTurn is signals of orders whose answers depend on those before: each is given once that before it is done.
+func (t *T) inTurn(m microvm.Machine, cpu int, orders ...arch.Op) (r []arch.Result) {
+	for _, o := range orders {
+		r = append(r, t.signals(m, cpu, o)...)
+	}
+	return r
+}
+
+// signals gives orders, and in the end gives those again for which the CPU, or the hypervisor, was busy
 // with one before.
 func (t *T) signals(m microvm.Machine, cpu int, orders ...arch.Op) []arch.Result {
 	r := t.quiet(m, cpu, orders...)
@@ -224,9 +233,9 @@ func (t *T) signals(m microvm.Machine, cpu int, orders ...arch.Op) []arch.Result
 	return r
 }
 
-// tries is how often tried tries: the kernel uses the CPUs, too, and may have the better of a
-// program now and then. What is always wrong, stays wrong.
-const tries = 5
+// tries is how often something is looked at again that others who use the CPUs, the kernel for one, may
+// have come into.
+const tries = 16
 
 // sharedTries are tries on a machine that others use, too.
 const sharedTries = 100
@@ -245,12 +254,59 @@ func (t *T) tried(holds func() bool) bool {
 	return false
 }
 
-// alone is tried for what fails, too, if the kernel uses the CPUs. Where nobody keeps others away from
-// them, nothing is known then.
-func (t *T) alone(holds func() bool) {
-	if !t.tried(holds) && t.shared {
-		t.GiveUp(fmt.Sprintf("others interrupted the kernel's CPUs each of %d times; keep them from all but the first (isolcpus)", sharedTries))
+// clear looks until others cannot have come into what was seen. look returns that and whether they may
+// have. What is seen each time alike is what the hypervisor does, whoever comes; what is not, is in doubt.
+func (t *T) clear(look func() (seen string, doubtful bool)) {
+	var all []string
+	if t.tried(func() bool {
+		seen, doubtful := look()
+		all = append(all, seen)
+		return !doubtful
+	}) {
+		return
 	}
+	n := len(all)
+	switch alike := len(slices.Compact(all)) == 1; {
+	case t.shared:
+		t.GiveUp(fmt.Sprintf("others interrupted the kernel's CPUs each of %d times; keep them from all but the first (isolcpus)", n))
+	case !alike:
+		t.Fatal(fmt.Errorf("each of %d times something came in between; keep interrupts from CPUs but the first (isolcpus, irqaffinity)", n))
+	}
+}
+
+// intruded tells whether the answers to orders are those of somebody who came in between: an order found
+// another one not done yet, or the first of the external calls one that was pending.
+func (t *T) intruded(orders []arch.Op, r []arch.Result) bool {
+	called := false
+	for i, o := range orders {
+		a := answer(r[i])
+		if !isOrder(o) {
+			continue
+		}
+		if a == t.ABI.Errno("BUSY") {
+			return true
+		}
+		if o.Regs[s390x.ISA.Register("r5")] == t.ABI.Call("EXTERNAL_CALL").Number && !called {
+			called = true
+			if a == t.ABI.Errno("EXT_CALL_PENDING") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isOrder tells whether an operation is a SIGNAL PROCESSOR.
+func isOrder(o arch.Op) bool {
+	return o.Kind == arch.Call && strings.HasPrefix(s390x.ISA.Instructions[o.Arg[0]], "sigp")
+}
+
+// given is what orders gave, for people and to compare.
+func given(r []arch.Result) (out []Hex) {
+	for _, one := range r {
+		out = append(out, Hex(answer(one)))
+	}
+	return out
 }
 
 // interruptions is how many interruptions of a class a CPU took.
@@ -260,18 +316,34 @@ func (t *T) interruptions(m S390Machine, cpu int, class string) uint64 {
 	return n
 }
 
-// taken does something that is to give a CPU interruptions and returns how many it took. One that
-// the kernel itself sends meanwhile counts as well, so that it is done again if there are more
-// than wanted; none at all has the full budget of looks to come.
-func (t *T) taken(m S390Machine, cpu int, class string, want uint64, do func()) uint64 {
-	var n uint64
-	t.alone(func() bool {
+// taken has the caller do something that is to give a CPU interruptions of a class. It returns how many
+// that took, and what the operations left. One that the kernel itself sends meanwhile counts as well, so
+// that it is done again if there are more than wanted; none at all has the full budget of looks to come.
+func (t *T) taken(m S390Machine, cpu int, class string, want uint64, ops ...arch.Op) (n uint64, r []arch.Result) {
+	t.clear(func() (string, bool) {
 		before := t.interruptions(m, cpu, class)
-		do()
+		r = t.quiet(m, caller, ops...)
 		n = t.tookSince(m, cpu, class, before, want)
-		return n <= want
+		return fmt.Sprint(n, given(r)), n > want || t.intruded(ops, r)
 	})
-	return n
+	return n, r
+}
+
+// takenWaiting is taken by a CPU that is seen to wait right before, of one order. That it waits is told by
+// the same program.
+func (t *T) takenWaiting(m S390Machine, cpu int, class string, order arch.Op) (n uint64, got int64) {
+	ops := []arch.Op{t.order("SENSE_RUNNING", m.ID(cpu)), order}
+	waited := false
+	t.clear(func() (string, bool) {
+		t.idle(m, cpu)
+		before := t.interruptions(m, cpu, class)
+		r := t.quiet(m, caller, ops...)
+		n, got = t.tookSince(m, cpu, class, before, 1), answer(r[1])
+		waited = answer(r[0]) == t.ABI.Result("SENSE_RUNNING", "descheduled target")
+		return fmt.Sprint(n, given(r)), !waited || n > 1 || t.intruded(ops, r)
+	})
+	t.Control("the CPU waited when it was signalled", true, waited)
+	return n, got
 }
 
 // tookSince returns how many interruptions a CPU took since it was seen to have taken before,
@@ -327,13 +399,18 @@ func (t *T) held(m microvm.Machine, begun, done func(), do []arch.Op, then ...ar
 
 // heldTaken is held, and how many interruptions of a class the target took from then on; see taken.
 func (t *T) heldTaken(m S390Machine, class string, want uint64, do []arch.Op, then ...arch.Op) (n uint64, did, after []arch.Result) {
-	t.alone(func() bool {
-		var before uint64
-		did, after = t.held(m,
-			func() { before = t.interruptions(m, target, class) },
-			func() { n = t.tookSince(m, target, class, before, want) }, do, then...)
-		return n <= want
+	t.clear(func() (string, bool) {
+		n, did, after = t.heldOnce(m, class, want, do, then...)
+		return fmt.Sprint(n, given(did), given(after)), n > want || t.intruded(do, did) || t.intruded(then, after)
 	})
+	return n, did, after
+}
+
+func (t *T) heldOnce(m S390Machine, class string, want uint64, do []arch.Op, then ...arch.Op) (n uint64, did, after []arch.Result) {
+	var before uint64
+	did, after = t.held(m,
+		func() { before = t.interruptions(m, target, class) },
+		func() { n = t.tookSince(m, target, class, before, want) }, do, then...)
 	return n, did, after
 }
 
@@ -663,12 +740,10 @@ func s390YieldWakes() Check {
 	return Check{Rules: []string{rule}, Run: func(t *T) {
 		m := t.s390Machine()
 		t.idle(m, target)
-		t.Equal(rule, "interruptions", t.Want(rule, "wakes"), t.taken(m, target, s390External, 0, func() {
-			t.run(m, caller, yieldForm("r1", m.ID(target)), yieldForm("r5", m.ID(target)))
-		}))
-		t.Control("interruptions by a call", true, t.taken(m, target, s390ExternalCall, 1, func() {
-			t.signals(m, caller, t.order("EXTERNAL_CALL", m.ID(target)))
-		}) > 0)
+		n, _ := t.taken(m, target, s390External, 0, yieldForm("r1", m.ID(target)), yieldForm("r5", m.ID(target)))
+		t.Equal(rule, "interruptions", t.Want(rule, "wakes"), n)
+		n, _ = t.taken(m, target, s390ExternalCall, 1, t.order("EXTERNAL_CALL", m.ID(target)))
+		t.Control("interruptions by a call", true, n > 0)
 	}}
 }
 
@@ -864,30 +939,19 @@ func s390Emergency() Check {
 	return Check{Rules: []string{plain, conditional, ends}, Run: func(t *T) {
 		m := t.s390Machine()
 		for _, c := range []struct{ rule, name string }{{plain, "EMERGENCY_SIGNAL"}, {conditional, "COND_EMERGENCY_SIGNAL"}} {
-			// That the CPU waits when the signal comes is told by the same program.
-			t.idle(m, target)
-			var waited bool
-			n := t.taken(m, target, s390EmergencySignal, 1, func() {
-				t.Until(func() bool {
-					r := t.quiet(m, caller, t.order("SENSE_RUNNING", m.ID(target)), t.order(c.name, m.ID(target)))
-					waited = answer(r[0]) == t.ABI.Result("SENSE_RUNNING", "descheduled target")
-					t.Equal(c.rule, c.name+", waiting target", Hex(t.ABI.Result(c.name, "waiting target")), Hex(answer(r[1])))
-					return waited
-				})
-			})
+			one := t.order(c.name, m.ID(target))
+			n, got := t.takenWaiting(m, target, s390EmergencySignal, one)
+			t.Equal(c.rule, c.name+", waiting target", Hex(t.ABI.Result(c.name, "waiting target")), Hex(got))
 			t.Equal(c.rule, "interruptions of a CPU that waits", t.Want(c.rule, "interruptions"), n)
 			if c.rule == plain {
-				t.Control("the CPU waited when the signal came", true, waited)
 				t.Equal(ends, "waits ended", t.Want(ends, "returns"), bit(n > 0))
 			}
 			end := t.runner(m, target)
-			n = t.taken(m, target, s390EmergencySignal, 1, func() {
-				const when = "running target"
-				r := t.signals(m, caller, t.order(c.name, m.ID(target)))[0]
-				t.Equal(c.rule, c.name+", "+when, Hex(t.ABI.Result(c.name, when)), Hex(answer(r)))
-			})
-			t.Equal(c.rule, "interruptions of a CPU that runs", t.Want(c.rule, "interruptions"), n)
+			n, r := t.taken(m, target, s390EmergencySignal, 1, one)
 			end()
+			const when = "running target"
+			t.Equal(c.rule, c.name+", "+when, Hex(t.ABI.Result(c.name, when)), Hex(answer(r[0])))
+			t.Equal(c.rule, "interruptions of a CPU that runs", t.Want(c.rule, "interruptions"), n)
 		}
 		one := t.order("EMERGENCY_SIGNAL", m.ID(target))
 		// The sender is in a program already: to begin one, a kernel may send a CPU that waits
@@ -915,11 +979,13 @@ func s390EmergencyFromEach() Check {
 		var n, last uint64
 		// Another interruption, of the clock for one, may come between the last signal and the
 		// look at what it left, and leaves its own code. Such a look tells nothing of the sender.
-		own := t.tried(func() bool {
-			var after []arch.Result
-			n, _, after = t.heldTaken(m, s390EmergencySignal, want, []arch.Op{one}, one, interruptions(1), interruptions(0), load(lowcoreExternal, 4))
-			last = after[3].Value
-			return last&0xffff == uint64(t.Want(rule, "code"))
+		own := false
+		t.clear(func() (string, bool) {
+			do, then := []arch.Op{one}, []arch.Op{one, interruptions(1), interruptions(0), load(lowcoreExternal, 4)}
+			took, did, after := t.heldOnce(m, s390EmergencySignal, want, do, then...)
+			n, last = took, after[3].Value
+			own = last&0xffff == uint64(t.Want(rule, "code"))
+			return fmt.Sprint(n, last, given(did), given(after[:1])), !own || n > want || t.intruded(do, did) || t.intruded(then, after)
 		})
 		t.Equal(rule, "interruptions", want, n)
 		t.Truth(rule, "the last one has the code of an emergency signal", own)
@@ -968,14 +1034,14 @@ func s390Sense() Check {
 
 		until(self, "SENSE_RUNNING", t.order("SENSE_RUNNING", m.ID(caller)), t.ABI.Result("SENSE_RUNNING", "self"))
 
-		call := t.order("EXTERNAL_CALL", m.ID(target))
+		ops := []arch.Op{sense, t.order("EXTERNAL_CALL", m.ID(target)), sense}
 		var before, after int64
-		t.tried(func() bool {
-			did, _ := t.held(m, nil, nil, []arch.Op{sense, call, sense})
+		t.clear(func() (string, bool) {
+			did, _ := t.held(m, nil, nil, ops)
 			before, after = answer(did[0]), answer(did[2])
-			return before == t.ABI.Result("SENSE", "running target")
+			return fmt.Sprint(given(did)), before != t.ABI.Result("SENSE", "running target") || t.intruded(ops, did)
 		})
-		t.Control("SENSE before a call is pending", Hex(t.ABI.Result("SENSE", "running target")), Hex(before))
+		t.ControlOf(pending, "SENSE before a call is pending", Hex(t.ABI.Result("SENSE", "running target")), Hex(before))
 		t.Equal(pending, "SENSE", Hex(t.ABI.Result("SENSE", "external call pending")), Hex(after))
 	}}
 }
@@ -998,31 +1064,36 @@ func s390Stopped() Check {
 		id := m.ID(spare)
 		stopped := t.ABI.Result("SENSE", "stopped target")
 		look := t.order("SENSE", id)
-		t.Control("SENSE tells that the CPU is stopped, before", false, answer(t.signals(m, caller, look)[0]) == stopped)
+		t.ControlOf(sense, "SENSE tells that the CPU is stopped, before", false, answer(t.signals(m, caller, look)[0]) == stopped)
 		end := t.runner(m, target)
 		preempted := t.ABI.Result("SENSE_RUNNING", "descheduled target")
-		t.Control("SENSE_RUNNING tells of a CPU that it runs", true, t.Until(func() bool {
+		runs := t.Until(func() bool {
 			return answer(t.signals(m, caller, t.order("SENSE_RUNNING", m.ID(target)))[0]) != preempted
-		}))
+		})
 		end()
+		for _, rule := range []string{running, offline} {
+			t.ControlOf(rule, "SENSE_RUNNING tells of a CPU that it runs", true, runs)
+		}
 
 		t.Check("take the spare CPU offline", m.SetOnline(false))
-		tried, err := m.Unprivileged(t.ctx, arch.Program{t.order("EXTERNAL_CALL", id)})
+		alone := t.signals(m, caller, look, t.order("SENSE_RUNNING", id))
+		refused, err := m.Unprivileged(t.ctx, arch.Program{t.order("EXTERNAL_CALL", id)})
 		t.Check("a program in problem state", err)
-		t.Evidence(user, "exception, 1 more than its code", tried[0].Trap)
-		r := t.signals(m, caller, look, t.order("SENSE_RUNNING", id), t.order("EXTERNAL_CALL", id), look, t.order("EXTERNAL_CALL", id))
+		t.Evidence(user, "exception, 1 more than its code", refused[0].Trap)
+		r := t.inTurn(m, caller, look, t.order("EXTERNAL_CALL", id), look, t.order("EXTERNAL_CALL", id))
 		t.Check("bring the spare CPU back", m.SetOnline(true))
-		t.Equal(sense, "SENSE", Hex(stopped), Hex(answer(r[0])))
-		t.Equal(running, "SENSE_RUNNING", Hex(t.ABI.Result("SENSE_RUNNING", "stopped target")), Hex(answer(r[1])))
-		t.Equal(offline, "SENSE_RUNNING", Hex(preempted), Hex(answer(r[1])))
-		t.Equal(offline, "preempted", t.Want(offline, "preempted"), bit(answer(r[1]) == preempted))
+		t.Equal(sense, "SENSE", Hex(stopped), Hex(answer(alone[0])))
+		t.Equal(running, "SENSE_RUNNING", Hex(t.ABI.Result("SENSE_RUNNING", "stopped target")), Hex(answer(alone[1])))
+		t.Equal(offline, "SENSE_RUNNING", Hex(preempted), Hex(answer(alone[1])))
+		t.Equal(offline, "preempted", t.Want(offline, "preempted"), bit(answer(alone[1]) == preempted))
 		pending := t.ABI.Result("SENSE", "stopped target, external call pending")
 		t.Equal(user, "calls pending", t.Want(user, "wakes"), bit(answer(r[0]) == pending))
-		t.Control("SENSE after the same call with privilege", Hex(pending), Hex(answer(r[3])))
-		t.Equal(call, "EXTERNAL_CALL", Hex(t.ABI.Result("EXTERNAL_CALL", "stopped target")), Hex(answer(r[2])))
-		t.Equal(call, "SENSE", Hex(pending), Hex(answer(r[3])))
-		t.Equal(call, "interruptions kept", t.Want(call, "latched"), bit(answer(r[3]) == pending))
-		t.Equal(call, "a second EXTERNAL_CALL", Hex(t.ABI.Result("EXTERNAL_CALL", "external call pending")), Hex(answer(r[4])))
+		t.ControlOf(user, "SENSE after the same call with privilege", Hex(pending), Hex(answer(r[2])))
+		t.ControlOf(call, "SENSE before the call tells of another", false, answer(r[0]) == pending)
+		t.Equal(call, "EXTERNAL_CALL", Hex(t.ABI.Result("EXTERNAL_CALL", "stopped target")), Hex(answer(r[1])))
+		t.Equal(call, "SENSE", Hex(pending), Hex(answer(r[2])))
+		t.Equal(call, "interruptions kept", t.Want(call, "latched"), bit(answer(r[2]) == pending))
+		t.Equal(call, "a second EXTERNAL_CALL", Hex(t.ABI.Result("EXTERNAL_CALL", "external call pending")), Hex(answer(r[3])))
 	}}
 }
 
@@ -1105,27 +1176,16 @@ func s390CallWakes() Check {
 		m := t.s390Machine()
 		call := t.order("EXTERNAL_CALL", m.ID(target))
 		t.idle(m, target)
-		t.Control("interruptions by an order that is no call", 0, t.taken(m, target, s390ExternalCall, 0, func() {
-			t.signals(m, caller, t.order("SENSE", m.ID(target)))
-		}))
-		var result int64
-		n := t.taken(m, target, s390ExternalCall, 1, func() {
-			waited := t.Until(func() bool {
-				r := t.quiet(m, caller, t.order("SENSE_RUNNING", m.ID(target)), call)
-				result = answer(r[1])
-				return answer(r[0]) == t.ABI.Result("SENSE_RUNNING", "descheduled target") && result == t.ABI.Result("EXTERNAL_CALL", "waiting target")
-			})
-			t.Control("the CPU waited when it was called", true, waited)
-		})
-		t.Equal(wakes, "EXTERNAL_CALL", Hex(t.ABI.Result("EXTERNAL_CALL", "waiting target")), Hex(result))
+		n, _ := t.taken(m, target, s390ExternalCall, 0, t.order("SENSE", m.ID(target)))
+		t.Control("interruptions by an order that is no call", 0, n)
+		n, got := t.takenWaiting(m, target, s390ExternalCall, call)
+		t.Equal(wakes, "EXTERNAL_CALL", Hex(t.ABI.Result("EXTERNAL_CALL", "waiting target")), Hex(got))
 		t.Equal(wakes, "waits ended", t.Want(wakes, "wakes"), bit(n > 0))
 
 		end := t.runner(m, target)
-		n = t.taken(m, target, s390ExternalCall, uint64(t.Want(once, "interruptions")), func() {
-			r := t.signals(m, caller, call)[0]
-			t.Equal(once, "EXTERNAL_CALL", Hex(t.ABI.Result("EXTERNAL_CALL", "running target")), Hex(answer(r)))
-		})
+		n, r := t.taken(m, target, s390ExternalCall, uint64(t.Want(once, "interruptions")), call)
 		end()
+		t.Equal(once, "EXTERNAL_CALL", Hex(t.ABI.Result("EXTERNAL_CALL", "running target")), Hex(answer(r[0])))
 		t.Equal(once, "interruptions of a CPU that runs", t.Want(once, "interruptions"), n)
 	}}
 }
@@ -1184,12 +1244,19 @@ func s390CallSender() Check {
 			sender int
 			do     func() []arch.Result
 		}{
-			{"by another CPU", caller, func() []arch.Result { _, after := t.held(m, nil, nil, []arch.Op{call}, take...); return after }},
-			{"by itself", target, func() []arch.Result { return t.quiet(m, target, append([]arch.Op{call}, take...)...)[1:] }},
+			{"by another CPU", caller, func() []arch.Result {
+				did, after := t.held(m, nil, nil, []arch.Op{call}, take...)
+				return append(did, after...)
+			}},
+			{"by itself", target, func() []arch.Result { return t.quiet(m, target, append([]arch.Op{call}, take...)...) }},
 		} {
 			want := m.ID(c.sender)<<16 | uint64(t.Want(rule, "code"))
 			var got uint64
-			t.tried(func() bool { got = c.do()[2].Value; return got == want })
+			t.clear(func() (string, bool) {
+				r := c.do()
+				got = r[3].Value
+				return fmt.Sprint(got, given(r[:1])), got != want
+			})
 			t.Equal(rule, "address and code, "+c.name, Hex(want), Hex(got))
 		}
 	}}
