@@ -168,16 +168,22 @@ func (c *cpu) do(op *arch.Op, r *arch.Result, next *int) (t trap) {
 	case arch.Call, arch.CallLength:
 		regs, flags := op.Regs, op.Flags
 		length, t := hv.call(c, arg[0], &regs, &flags)
+		r.Regs, r.Flags = regs, flags
 		if t.raised {
 			return t
 		}
-		r.Regs, r.Flags, r.Value = regs, flags, length
+		r.Value = length
 	case arch.Wait:
 		if w, ok := hv.(waiter); ok {
 			return w.waitCall(c, arg[0] == 1, op, r)
 		}
 		return c.wait(arg[0] == 1)
 	case arch.Load:
+		if k, ok := hv.(kernel); ok {
+			if r.Value, ok = k.lowcore(c, arg[0], arg[1]); ok {
+				return trap{}
+			}
+		}
 		if !m.mapped(arg[0], arg[1]) {
 			return hv.access()
 		}
@@ -212,6 +218,9 @@ func (c *cpu) do(op *arch.Op, r *arch.Result, next *int) (t trap) {
 		}
 		t = hv.writeRegister(c, arg[0], arg[1])
 	case arch.Discover:
+		if k, ok := hv.(kernel); ok {
+			return k.ask(c, op, r)
+		}
 		r.Regs = hv.discover(c, arg[0], arg[1])
 	case arch.Exit:
 		c.stop, c.state = arch.Stop{Exit: arg[0]}, outside

@@ -36,7 +36,12 @@ func (m *machine) run() bool {
 	for until := m.clock + m.below(1<<m.below(span)) - 1; m.clock < until && idle < len(m.cpus); {
 		c := m.cpus[m.turn]
 		m.turn = (m.turn + 1) % len(m.cpus)
-		if idle++; c.scheduled() {
+		idle++
+		switch k, ok := m.hv.(kernel); {
+		case ok && k.turn(c):
+			idle = 0
+			m.clock++
+		case c.scheduled():
 			idle = 0
 			c.slice = m.below(slice)
 			c.state = ready

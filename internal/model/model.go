@@ -47,6 +47,7 @@ var platforms = map[string]struct {
 	"powerpc-papr":  {paprHosts, paprMutants},
 	"x86-xen":       {xenHosts, xenMutants},
 	"loongarch-kvm": {loongArchHosts, loongArchMutants},
+	"s390":          {s390Hosts, s390Mutants},
 }
 
 // Opener makes machines of a model. Machines of different seeds differ in the order of
@@ -152,6 +153,18 @@ type monitored interface {
 // waiter is a hypervisor whose Wait is a call, which leaves registers.
 type waiter interface {
 	waitCall(c *cpu, interrupts bool, op *arch.Op, r *arch.Result) trap
+}
+
+// kernel is a hypervisor below a guest whose kernel runs on the machine's CPUs, besides programs.
+type kernel interface {
+	hypervisor
+	// turn comes with each turn of a CPU, whatever that does, and tells whether the turn is spent.
+	// The host calls it.
+	turn(c *cpu) bool
+	// ask does a Discover.
+	ask(c *cpu, op *arch.Op, r *arch.Result) trap
+	// lowcore is a load from low memory that each CPU has of its own, false for none.
+	lowcore(c *cpu, address, size uint64) (uint64, bool)
 }
 
 // trap is an exception; the zero value is none.
