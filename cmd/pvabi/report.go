@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"pvabi/conformance"
 	"pvabi/internal/page"
@@ -28,9 +30,10 @@ func reportCommand(_ context.Context, args []string, stdout, stderr io.Writer) (
 	if *html == "" && *markdown == "" && *versions == "" {
 		return 0, errors.New("no form of the report is asked for; give -html FILE, -markdown FILE or -versions FILE")
 	}
+	names := sources(fs.Args())
 	var runs []page.Named
 	all := new(conformance.Report)
-	for _, path := range fs.Args() {
+	for i, path := range fs.Args() {
 		file := path
 		if info, err := os.Stat(path); err != nil {
 			return 0, err
@@ -42,11 +45,7 @@ func reportCommand(_ context.Context, args []string, stdout, stderr io.Writer) (
 			return 0, err
 		}
 		for _, run := range r.Runs {
-			n := page.Named{Run: run}
-			if fs.NArg() > 1 {
-				n.From = filepath.Base(filepath.Clean(path))
-			}
-			runs = append(runs, n)
+			runs = append(runs, page.Named{From: names[i], Run: run})
 		}
 		all.Runs = append(all.Runs, r.Runs...)
 	}
@@ -59,6 +58,28 @@ func reportCommand(_ context.Context, args []string, stdout, stderr io.Writer) (
 		}
 	}
 	return all.ExitStatus(false, false), nil
+}
+
+// sources names where results come from, which tells them apart: by the last folder of each
+// path, or by all of it where that is another's, too. One alone needs no name.
+func sources(paths []string) []string {
+	names := make([]string, len(paths))
+	if len(paths) == 1 {
+		return names
+	}
+	paths = slices.Clone(paths)
+	seen := map[string]int{}
+	for i, path := range paths {
+		paths[i] = strings.TrimSuffix(filepath.Clean(path), string(filepath.Separator)+results)
+		names[i] = filepath.Base(paths[i])
+		seen[names[i]]++
+	}
+	for i, name := range names {
+		if seen[name] > 1 {
+			names[i] = paths[i]
+		}
+	}
+	return names
 }
 
 // writeTo has a file written whole or not at all; - is standard output and no name is

@@ -3,7 +3,7 @@
 //
 // The page has a table for the portable questions, with the runs as columns, and one for
 // each platform, with a row for each rule and the platform's runs side by side. A cell
-// opens what the verdict was judged from. Two runs can be compared.
+// opens what the verdict was judged from. Two runs can be compared, and all runs of two sources.
 package page
 
 import (
@@ -117,6 +117,7 @@ type view struct {
 	Script    template.JS
 	Title     string
 	Columns   []column
+	Sources   []string // where runs come from, if there are several
 	Portable  table
 	Platforms []table
 	Verdicts  []verdictText
@@ -133,8 +134,10 @@ type verdictText struct {
 
 // runDetail is what the script shows of the run that a result is of.
 type runDetail struct {
-	Title string `json:"title"`
-	Again string `json:"again"`
+	Target string `json:"target"`
+	From   string `json:"from"`
+	Title  string `json:"title"`
+	Again  string `json:"again"`
 }
 
 var verdictTexts = []verdictText{
@@ -147,7 +150,8 @@ var verdictTexts = []verdictText{
 	{conformance.Error, "the equipment failed"},
 }
 
-// HTML writes the page of the runs, in the order that they are given in.
+// HTML writes the page of the runs, in the order that they are given in, but for those of the
+// same target, which stand side by side.
 func HTML(w io.Writer, runs []Named) error {
 	v := view{
 		Style: template.CSS(style), Script: template.JS(script),
@@ -155,10 +159,17 @@ func HTML(w io.Writer, runs []Named) error {
 		Rules: map[string]rule{}, Results: map[string]conformance.Result{}, Runs: map[string]runDetail{},
 		Silences: map[string]silence{},
 	}
-	for i, r := range runs {
+	first := func(r Named) int {
+		return slices.IndexFunc(runs, func(x Named) bool { return x.Target == r.Target })
+	}
+	sorted := slices.SortedStableFunc(slices.Values(runs), func(x, y Named) int { return cmp.Compare(first(x), first(y)) })
+	for i, r := range sorted {
 		c := newColumn(fmt.Sprintf("r%d", i+1), r)
 		v.Columns = append(v.Columns, c)
-		v.Runs[c.ID] = runDetail{Title: c.Title, Again: again(r.Run)}
+		v.Runs[c.ID] = runDetail{Target: c.Target, From: c.From, Title: c.Title, Again: again(r.Run)}
+		if c.From != "" && !slices.Contains(v.Sources, c.From) {
+			v.Sources = append(v.Sources, c.From)
+		}
 		for id, res := range c.results {
 			v.Results[c.ID+" "+id] = res
 		}

@@ -52,12 +52,34 @@ document.addEventListener("click", (e) => {
   else if (button) silent(button.dataset.silent);
 });
 
+// choice are the runs that one choice of a comparison stands for: a run, or all of one source.
+const choice = (value) => Object.keys(data.runs).filter((id) => id === value || `from ${data.runs[id].from}` === value);
+
+// comparison is which runs are held against each other, two or those of one target in two
+// sources, and the targets that only one of the sources has; undefined where nothing is chosen.
+function comparison() {
+  const before = byId("before").value, after = byId("after").value;
+  if (!before || !after || before === after) return undefined;
+  const old = choice(before), young = choice(after);
+  if (old.length === 1 && young.length === 1) return { pairs: [[old[0], young[0]]], alone: [] };
+  const target = (id) => data.runs[id].target;
+  const pairs = old.flatMap((o) => young.filter((y) => target(o) === target(y)).map((y) => [o, y]));
+  const paired = pairs.map(([o]) => target(o));
+  return { pairs, alone: [...old, ...young].map(target).filter((t) => !paired.includes(t)) };
+}
+
+// change says what became of a verdict, as pvabi diff does; "" for none.
+function change(was, is) {
+  if (was === is) return "";
+  const worse = was && is ? rank[is] > rank[was] : was ? ["pass", "fail", "deviates", "mended"].includes(was) : ["fail", "error"].includes(is);
+  return worse ? "worse" : "changed";
+}
+
 // filter hides rows, and columns and rows of a comparison that do not take part in it.
 function filter() {
   const text = byId("text").value.toLowerCase(), platform = byId("platform").value;
   const side = byId("side").value, verdict = byId("verdict").value;
-  const before = byId("before").value, after = byId("after").value;
-  const comparing = before && after && before !== after;
+  const compared = comparison();
   let shown = 0;
   for (const section of document.querySelectorAll("main section")) {
     let left = 0;
@@ -66,14 +88,14 @@ function filter() {
       for (const row of body.querySelectorAll("tr[data-side]")) {
         let visible = row.textContent.toLowerCase().includes(text) &&
           (!side || row.dataset.side === side) && (!verdict || row.dataset.verdicts.split(" ").includes(verdict));
-        row.classList.remove("changed", "worse");
-        if (comparing) {
-          const of = (run) => row.querySelector(`td[data-run="${run}"]`)?.dataset.verdict;
-          const was = of(before), is = of(after);
-          if (was !== is) {
-            row.classList.add("changed");
-            if (rank[is] > rank[was] || (was && !is) || (!was && rank[is] >= 4)) row.classList.add("worse");
-          } else visible = false;
+        for (const e of [row, ...row.cells]) e.classList.remove("changed", "worse");
+        if (compared) {
+          const cell = (run) => row.querySelector(`td[data-run="${run}"]`);
+          for (const [before, after] of compared.pairs) {
+            const how = change(cell(before)?.dataset.verdict, cell(after)?.dataset.verdict);
+            if (how) for (const e of [row, cell(after)]) e?.classList.add("changed", how);
+          }
+          visible &&= row.classList.contains("changed");
         }
         row.hidden = !visible;
         if (visible) inBody++;
@@ -82,11 +104,11 @@ function filter() {
       left += inBody;
     }
     for (const cell of section.querySelectorAll("[data-run]"))
-      cell.hidden = Boolean(comparing) && cell.dataset.run !== before && cell.dataset.run !== after;
+      cell.hidden = Boolean(compared) && !compared.pairs.flat().includes(cell.dataset.run);
     section.hidden = left === 0 || Boolean(platform && section.dataset.platform && section.dataset.platform !== platform);
     if (!section.hidden) shown += left;
   }
-  byId("count").textContent = shown === 1 ? "1 row" : `${shown} rows`;
+  byId("count").textContent = (shown === 1 ? "1 row" : `${shown} rows`) + (compared?.alone.length ? `; in one only: ${compared.alone.join(", ")}` : "");
 }
 byId("filter").addEventListener("input", filter);
 byId("filter").addEventListener("submit", (e) => e.preventDefault());
