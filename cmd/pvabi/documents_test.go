@@ -31,7 +31,7 @@ var documented = map[string]string{
 	"bin/pvabi drift -linux linux-6.1":                                                           "internal/drift/drift_test.go:TestTreeThatMoved",
 	"bin/pvabi diff before/results.json after/results.json":                                      here,
 	"bin/pvabi matrix -plan -format github":                                                      here,
-	"bin/pvabi matrix -plan -format gitlab > matrix.yml":                                         here,
+	"bin/pvabi matrix -plan -format gitlab -image golang:1.26-trixie > matrix.yml":               here,
 	"bin/pvabi matrix -plan -shard 1/4":                                                          here,
 	"bin/pvabi matrix -o results x86-kvm powerpc-qemu powerpc-kvm s390-qemu":                     "cmd/pvabi/matrix_test.go:TestPlan",
 	"bin/pvabi report -versions - results/*":                                                     here,
@@ -42,13 +42,17 @@ var documented = map[string]string{
 	"pvabi agent -list":       "cmd/pvabi/agent_linux_test.go:TestAgent",
 	"pvabi agent":             "cmd/pvabi/agent_linux_test.go:TestAgent",
 	"pvabi agent -self-check": "cmd/pvabi/agent_linux_test.go:TestAgent",
+	"pvabi agent -o before":   "cmd/pvabi/agent_linux_test.go:TestAgent",
+	"pvabi agent -disturb -o results -hypervisor-version RELEASE": "cmd/pvabi/agent_linux_test.go:TestAgent",
 }
 
 const here = "here"
 
 var (
-	inBlock = regexp.MustCompile(`(?m)^    (?:\$ )?((?:bin/pvabi|pvabi|make|go) .*)$`)
+	inBlock = regexp.MustCompile(`(?m)^    (?:(?:[a-z]*#|\$) )?(?:\./)?((?:bin/pvabi|pvabi|make|go) .*)$`)
 	inText  = regexp.MustCompile("`((?:bin/)?pvabi [^`]+|make [a-z]+|\\.ci/run|go test [^`]+)`")
+	inCI    = regexp.MustCompile(`(?:make|bin/pvabi|\./pvabi) [^&|>)\]\n\x60]+`)
+	image   = regexp.MustCompile(`golang:([0-9.]+)-([a-z]+)`)
 	comment = regexp.MustCompile(`\s+#.*$`)
 	// Documents that are made from tables hold no commands but that which makes them.
 	made = regexp.MustCompile(`^(abi-.*|portable|history|findings|defects)\.md$`)
@@ -118,15 +122,50 @@ func TestDocumented(t *testing.T) {
 	}
 }
 
+// TestCI holds the files for CI engines and containers to the commands, flags and targets of
+// make that there are, and to the version of Go that go.mod wants.
+func TestCI(t *testing.T) {
+	makefile, err := os.ReadFile("../../Makefile")
+	require.NoError(t, err)
+	module, err := os.ReadFile("../../go.mod")
+	require.NoError(t, err)
+	wanted := regexp.MustCompile(`(?m)^go ([0-9]+\.[0-9]+)`).FindStringSubmatch(string(module))[1]
+	names := []string{"../../.gitlab-ci.yml"}
+	for _, pattern := range []string{"../../.ci/*", "../../.github/workflows/*"} {
+		more, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		names = append(names, more...)
+	}
+	for name, least := range map[string]int{"Containerfile": 1, "run": 2, "lava.yml": 1, "pvabi.yml": 4, ".gitlab-ci.yml": 2} {
+		i := slices.IndexFunc(names, func(n string) bool { return filepath.Base(n) == name })
+		require.GreaterOrEqual(t, i, 0, name)
+		text, err := os.ReadFile(names[i])
+		require.NoError(t, err)
+		lines := inCI.FindAllString(string(text), -1)
+		assert.GreaterOrEqual(t, len(lines), least, "%s: commands", name)
+		for _, line := range lines {
+			exists(t, name, line, string(makefile))
+		}
+		for _, m := range image.FindAllStringSubmatch(string(text), -1) {
+			assert.Equal(t, wanted, m[1], "%s: Go as go.mod has it", name)
+			assert.Contains(t, suites, m[2], name)
+		}
+		assert.Equal(t, name == "Containerfile" || name == ".gitlab-ci.yml", image.Match(text), "%s: an image with Go", name)
+	}
+}
+
 // exists holds that a command line of a document is one that could be: its command, its
 // flags, make's target.
 func exists(t *testing.T, document, line, makefile string) {
 	t.Helper()
 	words := strings.Fields(line)
-	switch strings.TrimPrefix(words[0], "bin/") {
+	switch filepath.Base(words[0]) {
 	case "make":
-		if words[1] != "modules_install" { // the kernel's
-			assert.Regexp(t, `(?m)^`+words[1]+`:`, makefile, "%s: %s", document, line)
+		for _, target := range words[1:] {
+			if strings.Contains(target, "=") || target == "modules_install" { // the kernel's
+				continue
+			}
+			assert.Regexp(t, `(?m)^`+target+`:`, makefile, "%s: %s", document, line)
 		}
 	case "pvabi":
 		if words[1] == "COMMAND" {

@@ -68,8 +68,9 @@ func shard(jobs []job, text string) ([]job, error) {
 	return out, nil
 }
 
-// writePlan writes jobs for an engine of continuous integration.
-func writePlan(w io.Writer, jobs []job, format string) error {
+// writePlan writes jobs for an engine of continuous integration; image is the container image
+// that GitLab's run in, for none what its runner takes.
+func writePlan(w io.Writer, jobs []job, format, image string) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	switch format {
@@ -80,17 +81,8 @@ func writePlan(w io.Writer, jobs []job, format string) error {
 		// One line, for fromJSON in strategy.matrix.
 		return enc.Encode(map[string]any{"include": append([]job{}, jobs...)})
 	case "gitlab":
-		// A child pipeline. JSON is YAML, too.
 		enc.SetIndent("", " ")
-		pipeline := map[string]any{}
-		for _, j := range jobs {
-			pipeline[j.Name] = map[string]any{
-				"stage":     "test",
-				"script":    []string{"make build", j.Command},
-				"artifacts": map[string]any{"when": "always", "paths": []string{"results/"}},
-			}
-		}
-		return enc.Encode(pipeline)
+		return enc.Encode(childPipeline(jobs, image))
 	case "text":
 		for _, j := range jobs {
 			if _, err := fmt.Fprintln(w, j.Command); err != nil {
@@ -102,11 +94,39 @@ func writePlan(w io.Writer, jobs []job, format string) error {
 	return fmt.Errorf("unknown format %q; a plan is written as text, json, github or gitlab", format)
 }
 
+// childPipeline is the jobs as a child pipeline of GitLab's, in JSON, which is YAML, too. It
+// has nothing from its parent. Its last job makes one report of what all left, and tells a
+// combination that there is not, which a job can only exit with 2 for, from equipment that failed.
+func childPipeline(jobs []job, image string) map[string]any {
+	pipeline := map[string]any{
+		"stages": []string{"run", "report"},
+		"report": map[string]any{
+			"stage":     "report",
+			"when":      "always",
+			"script":    []string{"make build", "bin/pvabi report -html report.html -markdown - results/*/"},
+			"artifacts": map[string]any{"when": "always", "paths": []string{"report.html"}},
+		},
+	}
+	if image != "" {
+		pipeline["default"] = map[string]any{"image": image}
+	}
+	for _, j := range jobs {
+		pipeline[j.Name] = map[string]any{
+			"stage":         "run",
+			"script":        []string{"make build", j.Command},
+			"artifacts":     map[string]any{"when": "always", "paths": []string{"results/"}},
+			"allow_failure": map[string]any{"exit_codes": conformance.ExitFailed},
+		}
+	}
+	return pipeline
+}
+
 func matrix(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
 	fs := flags("matrix", "[target...]", "Runs targets with kernels and QEMUs of several Debian suites, and ends with a table in Markdown; with -plan, lists the jobs for somebody else to run. "+
 		"A combination that there is not counts as unreached.", stderr)
 	planned := fs.Bool("plan", false, "only list the jobs")
 	format := fs.String("format", "text", "`form` of the plan: text, json, github or gitlab")
+	image := fs.String("image", "", "container `image` that the jobs of a plan for GitLab run in; default is the runner's")
 	qemus := fs.String("qemu-suites", strings.Join(suites, ","), "comma-separated Debian `suites` that QEMU is taken from")
 	kernels := fs.String("kernel-suites", strings.Join(suites, ","), "comma-separated Debian `suites` that kernels are taken from")
 	part := fs.String("shard", "", "do only every n-th job, beginning with the i-th: `i/n`")
@@ -128,7 +148,7 @@ func matrix(ctx context.Context, args []string, stdout, stderr io.Writer) (int, 
 		return 0, errors.New("there is no job; give suites to -qemu-suites and -kernel-suites, and no more shards than jobs")
 	}
 	if *planned {
-		return conformance.ExitConforms, writePlan(stdout, jobs, *format)
+		return conformance.ExitConforms, writePlan(stdout, jobs, *format, *image)
 	}
 	screen := progress.New(stderr)
 	defer screen.Close()

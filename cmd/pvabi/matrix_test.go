@@ -21,6 +21,7 @@ func TestPlan(t *testing.T) {
 	}
 	jobs := plan(targets, suites, suites)
 	assert.Len(t, jobs, guests*len(suites)*len(suites)+len(targets)-guests)
+	assert.LessOrEqual(t, len(jobs), 256, "GitHub runs no more jobs of one matrix; plan shards")
 	names := map[string]bool{}
 	for _, j := range jobs {
 		assert.False(t, names[j.Name], j.Name)
@@ -48,7 +49,7 @@ func TestPlanFormats(t *testing.T) {
 	jobs := plan(targets, []string{"forky"}, []string{"trixie"})
 	write := func(format string) string {
 		var b bytes.Buffer
-		require.NoError(t, writePlan(&b, jobs, format))
+		require.NoError(t, writePlan(&b, jobs, format, "golang:x"))
 		return b.String()
 	}
 	const command = "bin/pvabi run -qemu-suite forky -kernel-suite trixie -o results/x86-kvm-qemu-forky-kernel-trixie x86-kvm"
@@ -60,12 +61,19 @@ func TestPlanFormats(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(text), &github))
 	assert.Equal(t, jobs, github.Include)
 
-	var gitlab map[string]struct {
-		Script    []string
-		Artifacts struct{ Paths []string }
-	}
+	// A child pipeline has no image, and no stage for reports, unless it says so.
+	var gitlab map[string]any
 	require.NoError(t, json.Unmarshal([]byte(write("gitlab")), &gitlab))
-	assert.Equal(t, []string{"make build", command}, gitlab["x86-kvm-qemu-forky-kernel-trixie"].Script)
+	assert.Equal(t, map[string]any{"image": "golang:x"}, gitlab["default"])
+	assert.Equal(t, map[string]any{
+		"stage": "run", "script": []any{"make build", command},
+		"artifacts":     map[string]any{"when": "always", "paths": []any{"results/"}},
+		"allow_failure": map[string]any{"exit_codes": 2.},
+	}, gitlab["x86-kvm-qemu-forky-kernel-trixie"])
+	assert.Equal(t, []any{"run", "report"}, gitlab["stages"])
+	assert.Subset(t, gitlab["report"], map[string]any{"stage": "report", "when": "always"})
+	assert.Len(t, gitlab, len(jobs)+3)
+	assert.NotContains(t, childPipeline(jobs, ""), "default")
 
-	assert.ErrorContains(t, writePlan(&bytes.Buffer{}, jobs, "x"), `unknown format "x"`)
+	assert.ErrorContains(t, writePlan(&bytes.Buffer{}, jobs, "x", ""), `unknown format "x"`)
 }
