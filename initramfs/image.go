@@ -54,6 +54,9 @@ type Config struct {
 	// May names further modules, which come first. Those that the folder does not
 	// have are left out: the kernel may have them built in.
 	May []string
+	// Replace are files of modules that stand in for those of the folder that have their names,
+	// such as kvm.ko of an own build. The guest has to load each of them.
+	Replace []string
 	// Files are further files, executable, by their path in the image: "bin/x", and the files
 	// that they are copied from.
 	Files map[string]string
@@ -100,8 +103,8 @@ func Build(c Config) (*Image, error) {
 		return nil, err
 	}
 	var modules []*module
-	if len(c.Load) > 0 {
-		modules, err = closure(c.Modules, c.Release, c.GOARCH, c.Load, c.May)
+	if len(c.Load) > 0 || len(c.Replace) > 0 {
+		modules, err = closure(c)
 		if err != nil {
 			return nil, err
 		}
@@ -205,11 +208,14 @@ func readAgent(name, goarch string) ([]byte, error) {
 	return content, nil
 }
 
-// closure finds the modules called names and all that they depend on, in an
+// closure finds the modules that an image is to have and all that they depend on, in an
 // order in which they can be loaded.
-func closure(dir, release, goarch string, names, may []string) ([]*module, error) {
-	tree, err := openTree(dir)
+func closure(c Config) ([]*module, error) {
+	tree, err := openTree(c.Modules)
 	if err != nil {
+		return nil, err
+	}
+	if err := tree.replace(c.Replace); err != nil {
 		return nil, err
 	}
 	var order []*module
@@ -227,12 +233,12 @@ func closure(dir, release, goarch string, names, may []string) ([]*module, error
 			return err
 		}
 		found[name] = m // before what it depends on, so that a circle ends
-		if m.release != release {
+		if m.release != c.Release {
 			return fmt.Errorf("%w: %s is for %q, and the kernel is %q; give the folder of the kernel's own modules",
-				ErrOtherKernel, m.file, m.release, release)
+				ErrOtherKernel, m.file, m.release, c.Release)
 		}
-		if m.goarch != goarch {
-			return fmt.Errorf("%w: %s is for %s, and the guest is %s", ErrOtherKernel, m.file, m.goarch, goarch)
+		if m.goarch != c.GOARCH {
+			return fmt.Errorf("%w: %s is for %s, and the guest is %s", ErrOtherKernel, m.file, m.goarch, c.GOARCH)
 		}
 		for _, dep := range m.depends {
 			if err := visit(dep, name); err != nil {
@@ -242,14 +248,19 @@ func closure(dir, release, goarch string, names, may []string) ([]*module, error
 		order = append(order, m)
 		return nil
 	}
-	for _, name := range may {
+	for _, name := range c.May {
 		if err := visit(name, ""); err != nil && !errors.Is(err, ErrModuleMissing) {
 			return nil, err
 		}
 	}
-	for _, name := range names {
+	for _, name := range c.Load {
 		if err := visit(name, ""); err != nil {
 			return nil, err
+		}
+	}
+	for name, file := range tree.replaced {
+		if found[name] == nil {
+			return nil, fmt.Errorf("%s: the guest loads no module %s, so that nothing of it would be looked at", file, name)
 		}
 	}
 	return order, nil
@@ -289,6 +300,8 @@ type tree struct {
 	root    string            // the folder that it is, after symbolic links
 	files   map[string]string // path of a module's file by canonical name
 	builtin map[string]bool
+	// replaced are files that stand in for those of the folder, by canonical name.
+	replaced map[string]string
 }
 
 func openTree(dir string) (*tree, error) {
@@ -360,8 +373,34 @@ func (t *tree) ordered() error {
 	return nil
 }
 
+// replace has files stand in for those of the folder that have their names.
+func (t *tree) replace(files []string) error {
+	t.replaced = make(map[string]string)
+	for _, file := range files {
+		name, _, ok := splitName(filepath.Base(file))
+		switch {
+		case !ok:
+			return fmt.Errorf("%s: the name of a module's file ends in .ko", file)
+		case t.builtin[name]:
+			return fmt.Errorf("%s: the kernel has %s built in, and not as a module", file, name)
+		case t.replaced[name] != "":
+			return fmt.Errorf("%s and %s are both of module %s; give one", t.replaced[name], file, name)
+		}
+		t.replaced[name] = file
+	}
+	return nil
+}
+
 // read reads a module; by is the module that needs it, if any.
 func (t *tree) read(name, by string) (*module, error) {
+	if file := t.replaced[name]; file != "" {
+		m, err := readModule(file)
+		if err != nil {
+			return nil, err
+		}
+		m.name, m.path = name, "updates/"+name+".ko"
+		return m, nil
+	}
 	p, ok := t.files[name]
 	if !ok {
 		if by != "" {

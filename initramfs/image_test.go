@@ -213,6 +213,24 @@ func TestBuildFromTree(t *testing.T) {
 	assert.ErrorContains(t, err, "run make modules there")
 }
 
+// A module of the user's comes in the place of the folder's, and what it needs with it.
+func TestBuildReplaces(t *testing.T) {
+	c := config(t, "kvm-amd")
+	own := write(t, map[string][]byte{
+		"kvm.ko": ko(t, release, "irqbypass,extra"), "extra.ko": ko(t, release, ""),
+		"kvm-amd.ko.xz": compress(t, ".xz", ko(t, release, "kvm,ccp")),
+	})
+	c.Replace = []string{filepath.Join(own, "kvm.ko"), filepath.Join(own, "kvm-amd.ko.xz"), filepath.Join(own, "extra.ko")}
+	image, err := Build(c)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"irqbypass", "extra", "kvm", "ccp", "kvm_amd"}, image.Names())
+	assert.Equal(t, filepath.Join(own, "kvm.ko"), image.Modules[2].File)
+	files, _ := read(t, c.Path)
+	dir := "lib/modules/" + release + "/"
+	assert.Equal(t, ko(t, release, "kvm,ccp"), content(t, files[dir+"updates/kvm_amd.ko"]), "decompressed")
+	assert.Contains(t, string(content(t, files[dir+"modules.dep"])), "updates/kvm.ko: kernel/virt/lib/irqbypass.ko updates/extra.ko\n")
+}
+
 func TestBuildErrors(t *testing.T) {
 	dynamic := amd64ELF(elf.ET_EXEC)
 	dynamic.segments = []segment{{elf.PT_INTERP, "/lib64/ld-linux-x86-64.so.2\x00"}}
@@ -230,6 +248,13 @@ func TestBuildErrors(t *testing.T) {
 	file := func(name string) func(*Config) { return func(c *Config) { c.Agent = filepath.Join(bad, name) } }
 	module := func(name string) func(*Config) {
 		return func(c *Config) { c.Modules, c.Load = filepath.Join(bad, "m"), []string{name} }
+	}
+	replace := func(dir string, names ...string) func(*Config) {
+		return func(c *Config) {
+			for _, name := range names {
+				c.Replace = append(c.Replace, filepath.Join(dir, name))
+			}
+		}
 	}
 	for _, test := range []struct {
 		name   string
@@ -253,6 +278,13 @@ func TestBuildErrors(t *testing.T) {
 		{"no module information", module("noinfo"), nil, []string{"noinfo.ko", "not a kernel module"}},
 		{"no vermagic", module("nomagic"), nil, []string{"nomagic.ko", "no vermagic"}},
 		{"cut off", module("cut"), nil, []string{"decompress", "cut.ko.xz"}},
+		{"stands in for none that is loaded", replace(write(t, map[string][]byte{"dummy.ko": ko(t, release, "")}), "dummy.ko"), nil, []string{"dummy.ko: the guest loads no module dummy"}},
+		{"stands in for one that is built in", replace(write(t, map[string][]byte{"ext4.ko": ko(t, release, "")}), "ext4.ko"), nil, []string{"ext4.ko: the kernel has ext4 built in"}},
+		{"stands in twice", replace(write(t, map[string][]byte{"kvm.ko": ko(t, release, "")}), "kvm.ko", "kvm.ko"), nil, []string{"both of module kvm"}},
+		{"stands in where no module is wanted", func(c *Config) { c.Load, c.Replace = nil, []string{"kvm.ko"} }, nil, []string{"kvm.ko: the guest loads no module kvm"}},
+		{"stands in, of another release", replace(write(t, map[string][]byte{"kvm.ko": ko(t, "6.1.0-old", "")}), "kvm.ko"), ErrOtherKernel, []string{"kvm.ko"}},
+		{"stands in, and is no module", replace("/", "etc"), nil, []string{"/etc", ".ko"}},
+		{"stands in, and is not there", replace("/does/not/exist", "kvm.ko"), os.ErrNotExist, []string{"kvm.ko"}},
 		{"the image has no folder", func(c *Config) { c.Path = "/does/not/exist/image" }, os.ErrNotExist, []string{"write the initramfs /does/not/exist/image"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -30,6 +30,9 @@ type Runner struct {
 	// those of the store. A Kernel without Modules is booted without any. Modules is
 	// lib/modules/RELEASE of the kernel, or the tree that it was built in.
 	Kernel, Modules, QEMU string
+	// Replace are files of the user's that stand in for single modules of those; each target
+	// has to load them.
+	Replace []string
 	// Xen is a file of the user's that replaces the store's in targets that take it.
 	Xen string
 	// KernelSuite, KernelVersion, QEMUSuite and QEMUVersion choose among what
@@ -303,6 +306,10 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 	if err != nil {
 		return roomy(err)
 	}
+	o.run.Guest.Other, err = r.replaced(kernel.release)
+	if err != nil {
+		return err
+	}
 	image, err := r.image(ctx, g, kernel, boot, temp)
 	if errors.Is(err, initramfs.ErrModuleMissing) {
 		o.run.Unreached = fmt.Sprintf("%v; the target needs a kernel that has it, built in or as a module", err)
@@ -504,9 +511,21 @@ func (r *Runner) image(ctx context.Context, g *Guest, k bootable, boot, temp str
 		c.Files[agent.MutantsFile] = words
 	}
 	if k.modules != "" {
-		c.Modules, c.Load, c.May = k.modules, g.Modules, agent.ChannelModules
+		c.Modules, c.Load, c.May, c.Replace = k.modules, g.Modules, agent.ChannelModules, r.Replace
 	}
 	return initramfs.Build(c)
+}
+
+// replaced lists the modules of the user's that stand in for those of a kernel.
+func (r *Runner) replaced(release string) (out []conformance.Artefact, err error) {
+	for _, file := range r.Replace {
+		sum, err := store.SHA256(file)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, conformance.Artefact{Path: file, Version: release, SHA256: sum})
+	}
+	return out, nil
 }
 
 // Fetch gets what a target boots from into the store, and lists it.

@@ -38,6 +38,10 @@ func artefactFlags(fs *flag.FlagSet, r *vmtests.Runner) {
 func bootFlags(fs *flag.FlagSet, r *vmtests.Runner) {
 	fs.StringVar(&r.Kernel, "kernel", "", "boot this kernel `file`")
 	fs.StringVar(&r.Modules, "modules", "", "load modules out of this `folder`, lib/modules/RELEASE of the kernel")
+	fs.Func("module", "load this `file`, such as kvm.ko of an own build, in the place of the kernel's module of its name; may be given more than once", func(file string) error {
+		r.Replace = append(r.Replace, file)
+		return nil
+	})
 	fs.StringVar(&r.QEMU, "qemu", "", "run this QEMU `file`; its firmware may be in a folder pc-bios beside it")
 	fs.StringVar(&r.Xen, "xen", "", "boot on this Xen `file`, such as xen/xen.gz of an own build")
 	artefactFlags(fs, r)
@@ -45,8 +49,11 @@ func bootFlags(fs *flag.FlagSet, r *vmtests.Runner) {
 
 // checkBoot refuses files of the user's that are not for all of the targets.
 func checkBoot(r *vmtests.Runner, targets []vmtests.Target) error {
-	if (r.Kernel != "" || r.Modules != "" || r.QEMU != "") && !oneArchitecture(targets) {
-		return errors.New("-kernel, -modules and -qemu are for guests of one architecture; name the targets to run")
+	if (r.Kernel != "" || r.Modules != "" || len(r.Replace) > 0 || r.QEMU != "") && !oneArchitecture(targets) {
+		return errors.New("-kernel, -modules, -module and -qemu are for guests of one architecture; name the targets to run")
+	}
+	if len(r.Replace) > 0 && r.Kernel != "" && r.Modules == "" {
+		return errors.New("-module stands in for one of the kernel's modules; give the folder of the others by -modules, or the tree that they were built in")
 	}
 	if i := slices.IndexFunc(targets, func(t vmtests.Target) bool { return !t.TakesXen() }); r.Xen != "" && i >= 0 {
 		return fmt.Errorf("-xen is not for target %s; name targets that boot on any Xen", targets[i].Name)
