@@ -75,8 +75,9 @@ func (m *machine) prepare(system *kvm.System, memory int) error {
 
 func (m *machine) load() { copy(m.vm.Memory[codeAt:cpusAt], m.code.Bytes) }
 
-// touchBudget is for a KVM on which a CPU never gets to its program's end.
-const touchBudget = 30 * time.Second
+// touchBudget is for a KVM on which a CPU never gets to its program's end. Below an emulator on a busy host
+// half a minute was seen to be too little for one that does.
+const touchBudget = 100 * time.Second
 
 // first has each CPU use the memory that it needs to take an exception, so that KVM has
 // mapped it before the first one. On SVM as QEMU 11.1 emulates it, a machine whose first
