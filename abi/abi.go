@@ -74,7 +74,8 @@ type Rule struct {
 	Want []Value `json:"want,omitempty"`
 	// Needs names the features without which the rule does not apply.
 	Needs []string `json:"needs,omitempty"`
-	// Since is the first version of Linux that offers what the rule is about.
+	// Since is the first version that has what the rule is about: of Linux, or of Xen in its
+	// own ABI. An older one may do otherwise.
 	Since string `json:"since,omitempty"`
 	// Sources say where the statement comes from.
 	Sources []Source `json:"sources"`
@@ -165,9 +166,24 @@ type Feature struct {
 	Bit  uint64 `json:"bit"`
 	Text string `json:"text"`
 	// Offered says who may set the bit: "kernel", "vmm" or "nobody".
-	Offered string   `json:"offered"`
-	Since   string   `json:"since,omitempty"`
+	Offered string `json:"offered"`
+	// Since is the first version that offers it: of Linux, or of Xen in its own ABI.
+	Since string `json:"since,omitempty"`
+	// Given says on what of the host's own it depends whether it is offered, up to the version
+	// Always, or to this day where that is empty. Where nothing is said, each version from Since
+	// on offers it.
+	Given   string   `json:"given,omitempty"`
+	Always  string   `json:"always,omitempty"`
 	Sources []Source `json:"sources"`
+}
+
+// Owed is the first version that offers the feature whatever the host is like, empty where that is
+// not known. It is false where no version does.
+func (f Feature) Owed() (since string, ever bool) {
+	if f.Given != "" {
+		return f.Always, f.Always != ""
+	}
+	return f.Since, true
 }
 
 // Register is a model-specific or control register of the ABI.

@@ -221,9 +221,13 @@ func (p *Platform) sections() []section {
 		errors.add(entry{cells: []string{x.Name, number(x.Result, 10000)}, text: x.Text, sources: x.Sources})
 	}
 	for _, f := range p.Features {
-		features.add(entry{
+		e := entry{
 			cells: []string{f.Name, f.Word, fmt.Sprint(f.Bit), f.Offered, dash(f.Since)}, text: f.Text, sources: f.Sources,
-		})
+		}
+		if f.Given != "" {
+			e.notes = append(e.notes, note{label: "given that", text: f.Given + map[bool]string{true: ", and always since " + f.Always + "."}[f.Always != ""]})
+		}
+		features.add(e)
 	}
 	for _, r := range p.Registers {
 		e := entry{cells: []string{r.Name, hex(r.Number), dash(r.Feature), hex(r.Reserved), hex(r.Enable), hex(r.Reset)}, text: r.Text, sources: r.Sources}

@@ -256,6 +256,10 @@ func x86FeatureBits() []Feature {
 	}
 	realtime := x86ParaHeader
 	realtime.Symbol = "KVM_HINTS_REALTIME"
+	steal := feature("STEAL_TIME", 5, kernel, "3.1", "Steal time and preempted, by the register STEAL_TIME. Offered where the host keeps scheduler statistics.",
+		linux("include/linux/sched/stat.h", "sched_info_on"),
+		linux("arch/x86/kvm/Kconfig", "KVM").noting("selects SCHED_INFO, since a patch of May 2021, msgid 20210505111525.187225172@infradead.org; before, nodelayacct on the command line could turn the statistics off"))
+	steal.Given, steal.Always = "the host keeps scheduler statistics", "5.14"
 	return []Feature{
 		feature("CLOCKSOURCE", 0, kernel, "2.6.26", "The clock of the registers WALL_CLOCK and SYSTEM_TIME."),
 		feature("NOP_IO_DELAY", 1, kernel, "2.6.26", "Port accesses need no delay between them."),
@@ -263,7 +267,7 @@ func x86FeatureBits() []Feature {
 		feature("CLOCKSOURCE2", 3, kernel, "2.6.35", "The clock of the registers WALL_CLOCK_NEW and SYSTEM_TIME_NEW.",
 			docMSR.noting("its sample code takes bit numbers for masks")),
 		feature("ASYNC_PF", 4, kernel, "2.6.38", "Asynchronous page faults, by the register ASYNC_PF_EN."),
-		feature("STEAL_TIME", 5, kernel, "3.1", "Steal time and preempted, by the register STEAL_TIME. Offered where the host keeps scheduler statistics."),
+		steal,
 		feature("PV_EOI", 6, kernel, "3.6", "End of interrupt without leaving the guest, by the register PV_EOI_EN."),
 		feature("PV_UNHALT", 7, kernel, "3.12", "The call KICK_CPU. Withdrawn where HLT does not leave the guest.",
 			x86Features.noting("withdraws it; the document does not say so")),

@@ -157,8 +157,8 @@ func xenFeatures() []Feature {
 	}
 	return []Feature{
 		feature("mmu_pt_update_preserve_ad", 5, "", "Page tables can be changed with accessed and dirty bits kept. Every paravirtualized guest is offered it."),
-		feature("runstate_phys_area", 18, "", "The area of a runstate can be registered by physical address: since Xen 4.18."),
-		feature("vcpu_time_phys_area", 19, "", "The area of a vCPU's time can be registered by physical address: since Xen 4.18."),
+		feature("runstate_phys_area", 18, "4.18", "The area of a runstate can be registered by physical address."),
+		feature("vcpu_time_phys_area", 19, "4.18", "The area of a vCPU's time can be registered by physical address."),
 	}
 }
 

@@ -78,6 +78,9 @@ type Suite struct {
 	// Offers tells whether the implementer offers a feature, by its own
 	// discovery.
 	Offers func(abi.Feature) (bool, error)
+	// Direct tells that nothing stands between the suite and the implementer that could withhold
+	// a feature, so that one that is new enough has to offer it.
+	Direct bool
 	// Implementer and Deviations say which known deviations apply.
 	Implementer Implementer
 	Deviations  []Deviation
@@ -218,12 +221,12 @@ func (s *Suite) run(ctx context.Context, c Check) []Result {
 	for _, n := range names {
 		r := t.findings[n].result(s.ABI.Rule(n), t.failure)
 		r.Seconds = share
-		out = append(out, s.weigh(r))
+		out = append(out, s.forgive(s.ABI.Rule(n), s.weigh(r)))
 	}
 	return out
 }
 
-// anyReachable marks the rules that are left, and those whose features are not offered, and
+// anyReachable marks the rules that are left, and judges those whose features are not offered, and
 // tells whether there is any other to look at.
 func (s *Suite) anyReachable(t *T, names []string) bool {
 	any := false
@@ -232,7 +235,7 @@ func (s *Suite) anyReachable(t *T, names []string) bool {
 			t.Unreached(n, why)
 			continue
 		}
-		absent := false
+		missing := false
 		for _, need := range s.ABI.Rule(n).Needs {
 			f := s.ABI.Feature(need)
 			ok, err := s.Offers(f)
@@ -240,14 +243,48 @@ func (s *Suite) anyReachable(t *T, names []string) bool {
 				t.failure = fmt.Errorf("discovery of %s: %w", need, err)
 				return false
 			}
-			if !ok && !absent {
-				absent = true
-				t.Absent(n, fmt.Sprintf("%s (bit %d of %s) is not offered", f.Name, f.Bit, f.Word))
+			if !ok && !missing {
+				missing = true
+				t.notOffered(n, f)
 			}
 		}
-		any = any || !absent
+		any = any || !missing
 	}
 	return any
+}
+
+// notOffered judges a rule by a feature that it needs and that is not offered: an implementer that is
+// new enough for both, and has no reason of its own, is at fault; any other does not have it.
+func (t *T) notOffered(rule string, f abi.Feature) {
+	word := fmt.Sprintf("%s (bit %d of %s)", f.Name, f.Bit, f.Word)
+	owed, ever := f.Owed()
+	if since := t.ABI.Rule(rule).Since; CompareVersions(since, owed) > 0 {
+		owed = since
+	}
+	i := t.Implementer
+	switch {
+	case !t.Direct || f.Offered != "kernel" || !ever || owed == "" || i.Version == "":
+		t.Absent(rule, word+" is not offered")
+	case CompareVersions(i.Version, owed) < 0:
+		t.Absent(rule, fmt.Sprintf("%s is not offered, nor need it be before %s", word, owed))
+	default:
+		found := t.finding(rule)
+		found.verdict(Fail, "the check was not run")
+		found.expected = fmt.Sprintf("%s: offered, as since %s", word, owed)
+		found.observed = fmt.Sprintf("%s: not offered by %s %s", word, i.Name, i.Version)
+	}
+}
+
+// forgive makes a rule absent that is broken by an implementer from before what it is about, unless
+// that offers a feature that is as new, which it may have from a later version.
+func (s *Suite) forgive(rule abi.Rule, r Result) Result {
+	i := s.Implementer
+	if r.Verdict != Fail || rule.Since == "" || i.Version == "" || CompareVersions(i.Version, rule.Since) >= 0 ||
+		slices.ContainsFunc(rule.Needs, func(n string) bool { return CompareVersions(s.ABI.Feature(n).Since, rule.Since) >= 0 }) {
+		return r
+	}
+	r.Verdict, r.Reason = Absent, fmt.Sprintf("%s %s is from before what the rule is about, which came with %s", i.Name, i.Version, rule.Since)
+	return r
 }
 
 // T is one run of a check.
@@ -422,11 +459,13 @@ func (t *T) getsOn() {
 
 // finding gathers what a check saw about one rule.
 type finding struct {
-	said     Verdict // Absent or Unreached, or Error for a control of its own
-	reason   string
-	compared []comparison
-	controls []string
-	evidence map[string]any
+	said   Verdict // Absent or Unreached, Error for a control of its own, or Fail before the check was begun
+	reason string
+	// expected and observed are set with Fail.
+	expected, observed string
+	compared           []comparison
+	controls           []string
+	evidence           map[string]any
 }
 
 type comparison struct {
@@ -467,7 +506,7 @@ func (f *finding) result(rule abi.Rule, failure error) Result {
 	bad := f.bad()
 	switch {
 	case f.said != "":
-		r.Verdict, r.Reason = f.said, f.reason
+		r.Verdict, r.Reason, r.Expected, r.Observed = f.said, f.reason, f.expected, f.observed
 	case failure != nil:
 		r.Verdict, r.Reason = Error, failure.Error()
 	case len(f.compared) == 0:

@@ -107,6 +107,68 @@ func TestAbsent(t *testing.T) {
 	}
 }
 
+// TestSince: what is not offered is a fault of an implementer that is new enough to have it, unless the
+// host may have a reason, or something may stand in between; and who is older than what a rule is about
+// may break it.
+func TestSince(t *testing.T) {
+	since := abi.Feature{Name: "F", Word: "features", Bit: 3, Offered: "kernel", Since: "5.3"}
+	given, always, vmm, unknown := since, since, since, since
+	given.Given = "the host keeps statistics"
+	always.Given, always.Always = "the host kept statistics", "5.14"
+	vmm.Offered = "vmm"
+	unknown.Since = ""
+	const holds, broken = 1, 2
+	for _, tt := range []struct {
+		name    string
+		feature abi.Feature
+		rule    string // the rule's Since
+		version string
+		offered bool
+		between bool
+		value   int
+		want    Verdict
+		said    string
+	}{
+		{"missing, new enough", since, "", "5.3", false, false, holds, Fail, "F (bit 3 of features): not offered by Linux KVM 5.3"},
+		{"missing, newer", since, "5.3", "7.2.12+deb14-cloud-amd64", false, false, holds, Fail, "not offered by Linux KVM 7.2.12"},
+		{"missing, older", since, "", "5.2.99", false, false, holds, Absent, "nor need it be before 5.3"},
+		{"missing, and the rule is newer", since, "5.9", "5.8", false, false, holds, Absent, "nor need it be before 5.9"},
+		{"missing, and the rule tells since when", unknown, "5.9", "5.9", false, false, holds, Fail, "F (bit 3 of features)"},
+		{"missing, of no known version", since, "5.3", "", false, false, holds, Absent, "is not offered"},
+		{"missing, since nobody knows when", unknown, "", "7.2", false, false, holds, Absent, "is not offered"},
+		{"withheld in between", since, "5.3", "7.2", false, true, holds, Absent, "is not offered"},
+		{"the monitor's to offer", vmm, "5.3", "7.2", false, false, holds, Absent, "is not offered"},
+		{"missing for a reason", given, "5.3", "7.2", false, false, holds, Absent, "is not offered"},
+		{"missing for what was a reason", always, "5.3", "5.13", false, false, holds, Absent, "nor need it be before 5.14"},
+		{"missing for what is no reason any more", always, "5.3", "5.14", false, false, holds, Fail, "F (bit 3 of features)"},
+		{"offered", since, "5.3", "7.2", true, false, holds, Pass, ""},
+		{"offered, broken", since, "5.3", "7.2", true, false, broken, Fail, ""},
+		{"offered before its version", since, "5.3", "4.18", true, false, holds, Pass, ""},
+		{"offered before its version, broken", since, "5.3", "4.18", true, false, broken, Fail, ""},
+		{"offered, and the rule is newer", since, "5.9", "5.8", true, false, holds, Pass, ""},
+		{"offered, and the rule is newer, broken", since, "5.9", "5.8", true, false, broken, Absent, "from before what the rule is about, which came with 5.9"},
+		{"offered by an unknown version, broken", since, "5.9", "", true, false, broken, Fail, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := table("a/needs")
+			p.Features[0], p.Rules[0].Since = tt.feature, tt.rule
+			s := &Suite{
+				ABI: p, Direct: !tt.between, Implementer: Implementer{"Linux KVM", tt.version},
+				Offers: func(abi.Feature) (bool, error) { return tt.offered, nil },
+				Checks: []Check{{Rules: []string{"a/needs"}, Run: func(t *T) { t.Equal("a/needs", "n", holds, tt.value) }}},
+			}
+			var got Result
+			require.NoError(t, s.Run(t.Context(), func(r Result) { got = r }))
+			assert.Equal(t, tt.want, got.Verdict, "%+v", got)
+			assert.Contains(t, got.Reason+got.Observed, tt.said)
+			if got.Verdict == Fail {
+				assert.NotEmpty(t, got.Expected)
+				assert.NotEmpty(t, got.Observed)
+			}
+		})
+	}
+}
+
 func TestDiscoveryFailure(t *testing.T) {
 	s := &Suite{
 		ABI:    table("a/needs"),

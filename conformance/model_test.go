@@ -66,6 +66,44 @@ func judgeBy(t *testing.T, suite suiteOf, open model.Opener, seed uint64, change
 	})
 }
 
+// version makes suites of one for an implementer of another version than theirs, of which no deviation
+// is listed; empty leaves them as they are.
+func (s suiteOf) version(v string) suiteOf {
+	if v == "" {
+		return s
+	}
+	return func(ctx context.Context, open func(microvm.Config) (microvm.Machine, error)) (*conformance.Suite, error) {
+		suite, err := s(ctx, open)
+		if err == nil {
+			suite.Implementer.Version, suite.Deviations = v, nil
+		}
+		return suite, err
+	}
+}
+
+// TestModelOwes: what a host does not offer that is of an older version is a fault of a newer one.
+func TestModelOwes(t *testing.T) {
+	for platform, suite := range map[string]suiteOf{"x86-kvm": x86Suite, "x86-xen": xenSuite} {
+		hosts := slices.DeleteFunc(model.Hosts(platform), func(h model.Host) bool { return h.Version == "" })
+		require.NotEmpty(t, hosts, platform)
+		for _, host := range hosts {
+			t.Run(platform+"/"+host.Name, func(t *testing.T) {
+				failed := 0
+				judgeBy(t, suite, host.Open, 0, nil, func(r conformance.Result) bool {
+					_, name, _ := strings.Cut(r.Rule, "/")
+					if r.Verdict == conformance.Fail {
+						failed++
+						assert.Contains(t, r.Observed, "not offered by ", r.Rule)
+					}
+					assert.Equal(t, slices.Contains(host.Absent, name), r.Verdict == conformance.Fail, describe(r))
+					return true
+				})
+				assert.Equal(t, len(host.Absent), failed)
+			})
+		}
+	}
+}
+
 func name(r conformance.Result) string { return strings.TrimPrefix(r.Rule, "x86-kvm/") }
 
 func describe(r conformance.Result) string {
@@ -77,7 +115,7 @@ func TestModelConforms(t *testing.T) {
 		t.Run(host.Name, func(t *testing.T) {
 			for seed := range uint64(10) {
 				looked := map[string]bool{}
-				judge(t, host.Open, seed, nil, func(r conformance.Result) bool {
+				judgeBy(t, suiteOf(x86Suite).version(host.Version), host.Open, seed, nil, func(r conformance.Result) bool {
 					want := conformance.Pass
 					switch {
 					case slices.Contains(host.Absent, name(r)):

@@ -17,7 +17,8 @@ import (
 // the suite runs on, in that release, asked by the CPUs of a machine of our own.
 func X86KVM(ctx context.Context, release string, open func(microvm.Config) (microvm.Machine, error)) (*Suite, error) {
 	s := x86Suite(Implementer{Name: "Linux KVM", Version: release}, open)
-	s.Checks, s.Costs = x86Checks(), x86Costs()
+	// The carrier is the VMM, and offers all that KVM does.
+	s.Checks, s.Costs, s.Direct = x86Checks(), x86Costs(), true
 	return s, s.discover(ctx)
 }
 

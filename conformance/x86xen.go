@@ -46,7 +46,7 @@ func X86Xen(ctx context.Context, version string, open func(microvm.Config) (micr
 	s := &Suite{
 		ABI: abi.X86Xen(), ISA: xenISA, Native: xenISA.Instructions[0], Open: open,
 		Implementer: Implementer{Name: "Xen", Version: version}, Deviations: Deviations,
-		Kick: (*T).send, Checks: xenChecks(), Costs: xenCosts(), Looks: Looks,
+		Kick: (*T).send, Checks: xenChecks(), Costs: xenCosts(), Looks: Looks, Direct: true,
 	}
 	s.Unused = s.ABI.Word("first-free-call")
 	return s, s.xenDiscover(ctx)

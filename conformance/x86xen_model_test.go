@@ -25,19 +25,13 @@ func xenSuite(ctx context.Context, open func(microvm.Config) (microvm.Machine, e
 	return s, err
 }
 
-// judgeXen runs the suite as judge does that of x86-kvm.
-func judgeXen(t *testing.T, open model.Opener, seed uint64, change func(*abi.Platform), emit func(conformance.Result) bool) {
-	t.Helper()
-	judgeBy(t, xenSuite, open, seed, change, emit)
-}
-
 func xenName(r conformance.Result) string { return strings.TrimPrefix(r.Rule, "x86-xen/") }
 
 func TestXenModelConforms(t *testing.T) {
 	for _, host := range model.Hosts("x86-xen") {
 		t.Run(host.Name, func(t *testing.T) {
 			for seed := range uint64(10) {
-				judgeXen(t, host.Open, seed, nil, func(r conformance.Result) bool {
+				judgeBy(t, suiteOf(xenSuite).version(host.Version), host.Open, seed, nil, func(r conformance.Result) bool {
 					want := conformance.Pass
 					switch {
 					case slices.Contains(host.Absent, xenName(r)):
@@ -61,7 +55,7 @@ func TestXenModelMutants(t *testing.T) {
 			for _, rule := range slices.Concat(m.Rules, m.Controls) {
 				require.True(t, abi.X86Xen().HasRule(rule), "no rule %s", rule)
 			}
-			judgeXen(t, m.Open, 1, nil, func(r conformance.Result) bool {
+			judgeBy(t, suiteOf(xenSuite).version(m.Version), m.Open, 1, nil, func(r conformance.Result) bool {
 				want := []conformance.Verdict{conformance.Pass, conformance.Absent, conformance.Unreached}
 				switch {
 				case slices.Contains(m.Rules, xenName(r)):

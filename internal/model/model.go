@@ -62,6 +62,9 @@ type Host struct {
 	// Absent are the names of the rules that do not apply, because the host does not
 	// offer what they are about, Unreached of those that cannot be looked at.
 	Absent, Unreached []string
+	// Version is one that such a host can be of, and has nothing known to deviate; empty for the
+	// newest. A newer one has no excuse for what is Absent.
+	Version string
 	// Open makes machines of the host.
 	Open Opener
 }
@@ -87,6 +90,8 @@ type Mutant struct {
 	// Controls are the names of the rules that a suite cannot judge on this mutant
 	// because the control of their check fails: their verdict must be error or unreached.
 	Controls []string
+	// Version is that of [Host].
+	Version string
 	// Open makes machines of the mutant.
 	Open Opener
 }

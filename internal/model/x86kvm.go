@@ -130,8 +130,9 @@ func x86KVMHosts() []Host {
 		},
 		{
 			Name: "no-statistics", Text: "A host that keeps no scheduler statistics, so that there is no STEAL_TIME.",
-			Absent: x86Topics("steal", "preempted"),
-			Open:   openX86KVM(func(x *x86KVM) { x.noStatistics = true }),
+			Version: "5.13",
+			Absent:  x86Topics("steal", "preempted"),
+			Open:    openX86KVM(func(x *x86KVM) { x.noStatistics = true }),
 		},
 	}
 }

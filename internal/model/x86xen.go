@@ -121,10 +121,16 @@ func xenHosts() []Host {
 		{Name: "4.20", Text: "Xen as of 4.18.", Open: openXen(nil)},
 		{
 			Name: "4.17", Text: "Xen before 4.18, without areas by physical address.",
-			Absent: []string{"runstate/physical", "runstate/physical-refused", "time/physical", "time/physical-refused"},
-			Open:   openXen(func(x *xen) { x.noPhysical = true }),
+			Version: "4.17",
+			Absent:  xenPhysical(),
+			Open:    openXen(func(x *xen) { x.noPhysical = true }),
 		},
 	}
+}
+
+// xenPhysical are the rules of areas by physical address.
+func xenPhysical() []string {
+	return []string{"runstate/physical", "runstate/physical-refused", "time/physical", "time/physical-refused"}
 }
 
 // xenMachine is a machine of a domain's vCPUs, as package conformance wants it.

@@ -56,7 +56,7 @@ func xenDiscoveryMutants(add xenAdd) {
 			_, r := features(word)
 			return 0, r
 		}
-	}, "discovery/features", "runstate/physical-not-offered")
+	}, append(xenPhysical(), "discovery/features", "runstate/physical-not-offered")...)
 	add("features-any-word", "Every word of features is there.", func(x *xen) {
 		features := x.features
 		x.features = func(uint64) (uint64, int64) { return features(0) }
@@ -655,7 +655,7 @@ func xenRunstateMutants(add xenAdd) {
 	}, "runstate/physical", "time/physical")
 	add("physical-not-known", "Areas by physical address are offered, and refused.", func(x *xen) {
 		x.registerPA = func(*xenVCPU, abi.Call, uint64, uint64, *uint64) int64 { return x.abi.Errno("ENOSYS") }
-	}).Controls = []string{"runstate/physical", "runstate/physical-refused", "time/physical", "time/physical-refused"}
+	}).Controls = xenPhysical()
 	add("not-offered-invalid", "What is not offered gives -EINVAL.", func(x *xen) {
 		x.noPhysical = true
 		undefined := x.undefined
@@ -665,7 +665,7 @@ func xenRunstateMutants(add xenAdd) {
 			}
 			return undefined(hypercall)
 		}
-	}, "runstate/physical-not-offered", "number/undefined-operation")
+	}, "runstate/physical-not-offered", "number/undefined-operation").Version = "4.17"
 	add("clock-odd", "The version of a time stays odd.", func(x *xen) {
 		write := x.writeTime
 		x.writeTime = func(v *xenVCPU) {
