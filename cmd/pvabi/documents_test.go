@@ -22,22 +22,25 @@ import (
 var documented = map[string]string{
 	"make run":  "vmtests/conformance_test.go:TestConformance",
 	"make test": "vmtests/conformance_test.go:TestConformance",
-	"go test ./vmtests -run TestConformance/x86-kvm/kick":                                        "vmtests/conformance_test.go:TestConformance",
-	"bin/pvabi run -kernel arch/x86/boot/bzImage -modules /tmp/mods/lib/modules/RELEASE x86-kvm": "cmd/pvabi/documents_test.go:TestOwnKernel",
-	"bin/pvabi run -o before -kernel bzImage.old x86-kvm":                                        "cmd/pvabi/documents_test.go:TestOwnKernel",
-	"bin/pvabi run -o after -kernel bzImage.new x86-kvm":                                         "cmd/pvabi/documents_test.go:TestOwnKernel",
-	"bin/pvabi run -against before/results.json -kernel bzImage.new x86-kvm":                     "cmd/pvabi/documents_test.go:TestOwnKernel",
-	"bin/pvabi check -linux ~/linux":                                                             "cmd/pvabi/documents_test.go:TestOwnKernel",
-	"bin/pvabi drift -linux linux-6.1":                                                           "internal/drift/drift_test.go:TestTreeThatMoved",
-	"bin/pvabi diff before/results.json after/results.json":                                      here,
-	"bin/pvabi matrix -plan -format github":                                                      here,
-	"bin/pvabi matrix -plan -format gitlab -image golang:1.26-trixie > matrix.yml":               here,
-	"bin/pvabi matrix -plan -shard 1/4":                                                          here,
-	"bin/pvabi matrix -o results x86-kvm powerpc-qemu powerpc-kvm s390-qemu":                     "cmd/pvabi/matrix_test.go:TestPlan",
-	"bin/pvabi report -versions - results/*":                                                     here,
-	"bin/pvabi bench":                                                                            "vmtests/conformance_test.go:TestMeasure",
-	"bin/pvabi bench -rounds 20 x86-kvm":                                                         "vmtests/conformance_test.go:TestMeasure",
-	"go run golang.org/x/perf/cmd/benchstat@latest -col /areas results/bench.txt":                "internal/bench/bench_test.go:TestWriteGo",
+	"go test ./vmtests -run TestConformance/x86-kvm/kick":                                                      "vmtests/conformance_test.go:TestConformance",
+	"bin/pvabi run -kernel arch/x86/boot/bzImage -modules /tmp/mods/lib/modules/RELEASE x86-kvm":               "cmd/pvabi/documents_test.go:TestOwnKernel",
+	"bin/pvabi run -o before -kernel bzImage.old x86-kvm":                                                      "cmd/pvabi/documents_test.go:TestOwnKernel",
+	"bin/pvabi run -o after -kernel bzImage.new x86-kvm":                                                       "cmd/pvabi/documents_test.go:TestOwnKernel",
+	"bin/pvabi run -against before/results.json -kernel bzImage.new x86-kvm":                                   "cmd/pvabi/documents_test.go:TestOwnKernel",
+	"bin/pvabi check -linux ~/linux":                                                                           "cmd/pvabi/documents_test.go:TestOwnKernel",
+	"bin/pvabi check -bisect -format summary -rules kick/wakes-waiter -linux ~/linux x86-kvm":                  "cmd/pvabi/documents_test.go:TestOwnKernel",
+	"bin/pvabi run -bisect -format summary -rules kick/wakes-waiter -module kvm.ko -module kvm-amd.ko x86-kvm": "cmd/pvabi/documents_test.go:TestOwnKernel",
+	"bin/pvabi run -o planted -format summary -rules 'privilege/*' -module kvm.ko -module kvm-amd.ko x86-kvm":  "cmd/pvabi/documents_test.go:TestOwnKernel",
+	"bin/pvabi drift -linux linux-6.1":                                                                         "internal/drift/drift_test.go:TestTreeThatMoved",
+	"bin/pvabi diff before/results.json after/results.json":                                                    here,
+	"bin/pvabi matrix -plan -format github":                                                                    here,
+	"bin/pvabi matrix -plan -format gitlab -image golang:1.26-trixie > matrix.yml":                             here,
+	"bin/pvabi matrix -plan -shard 1/4":                                                                        here,
+	"bin/pvabi matrix -o results x86-kvm powerpc-qemu powerpc-kvm s390-qemu":                                   "cmd/pvabi/matrix_test.go:TestPlan",
+	"bin/pvabi report -versions - results/*":                                                                   here,
+	"bin/pvabi bench":                                                                                          "vmtests/conformance_test.go:TestMeasure",
+	"bin/pvabi bench -rounds 20 x86-kvm":                                                                       "vmtests/conformance_test.go:TestMeasure",
+	"go run golang.org/x/perf/cmd/benchstat@latest -col /areas results/bench.txt":                              "internal/bench/bench_test.go:TestWriteGo",
 	"make dist":               "cmd/pvabi/agent_linux_test.go:TestAgent",
 	"pvabi agent -list":       "cmd/pvabi/agent_linux_test.go:TestAgent",
 	"pvabi agent":             "cmd/pvabi/agent_linux_test.go:TestAgent",
@@ -213,13 +216,19 @@ func TestOwnKernel(t *testing.T) {
 	t.Setenv("PVABI_CACHE", dir)
 	require.NoError(t, os.MkdirAll("arch/x86/boot", 0o755))
 	require.NoError(t, os.Symlink(kernel.Image, "arch/x86/boot/bzImage"))
-	status, stdout, stderr := call(t.Context(), "check", "-v", "-format", "ktap", "-rules", "kick/wakes-waiter", "-o", "after", "-against", "before/results.json",
+	own, err := filepath.Glob(filepath.Join(kernel.Modules, "kernel/arch/x86/kvm/kvm.ko*"))
+	require.NoError(t, err)
+	require.Len(t, own, 1)
+	status, stdout, stderr := call(t.Context(), "check", "-v", "-bisect", "-module", own[0], "-format", "ktap", "-rules", "kick/wakes-waiter", "-o", "after", "-against", "before/results.json",
 		"-kernel", "arch/x86/boot/bzImage", "-modules", kernel.Modules, "x86-kvm")
 	require.Zero(t, status, stderr)
 	assert.Contains(t, stdout, "ok 1 x86-kvm/kick/wakes-waiter # pass")
 	assert.Contains(t, stderr, "x86-kvm: pvabi: agent: ", "-v prints the console")
 	assert.Contains(t, stderr, "no rule has another verdict")
 	assert.Equal(t, []string{"results.json", "x86-kvm.console"}, entries(t, "after"))
+	after, err := os.ReadFile("after/results.json")
+	require.NoError(t, err)
+	assert.Contains(t, string(after), `"path": "`+own[0]+`"`, "-module is what the guest loaded")
 	assert.Empty(t, entries(t, "tmp"))
 }
 
