@@ -322,6 +322,27 @@ func TestSave(t *testing.T) {
 	assert.ErrorContains(t, save(r.WriteJSON, "nosuch", results), "write the results: ")
 }
 
+// TestBisectStatus: a rule that is broken tells of a bad commit, though another could not be judged.
+func TestBisectStatus(t *testing.T) {
+	for _, test := range []struct {
+		verdicts      []conformance.Verdict
+		plain, bisect int
+	}{
+		{[]conformance.Verdict{conformance.Pass}, 0, 0},
+		{[]conformance.Verdict{conformance.Pass, conformance.Error}, 2, 2},
+		{[]conformance.Verdict{conformance.Fail, conformance.Error}, 2, 1},
+		{[]conformance.Verdict{conformance.Fail, conformance.Pass}, 1, 1},
+	} {
+		run := &conformance.Run{Target: "t"}
+		for _, v := range test.verdicts {
+			run.Results = append(run.Results, conformance.Result{Verdict: v})
+		}
+		r := &conformance.Report{Runs: []*conformance.Run{run}}
+		assert.Equal(t, test.plain, (&reporting{named: true}).status(r), test.verdicts)
+		assert.Equal(t, test.bisect, (&reporting{named: true, bisect: true}).status(r), test.verdicts)
+	}
+}
+
 func TestJudge(t *testing.T) {
 	read := func(text string) *conformance.Report {
 		r, err := conformance.ReadJSON(strings.NewReader(text))
@@ -341,6 +362,7 @@ func TestJudge(t *testing.T) {
 		{"drift of before", moved, moved, false, 0, ""},
 		{"no longer looked at", report, gone, false, 1, "worse   t  p/q/r: pass -> unreached"},
 		{"no longer looked at, for bisect", report, gone, true, 2, ""},
+		{"no verdict, for bisect", report, strings.Replace(report, "pass", "error", 1), true, 2, ""},
 		{"broken, for bisect", report, worse, true, 1, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {

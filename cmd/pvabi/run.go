@@ -219,7 +219,7 @@ func (o *reporting) run(ctx context.Context, r *vmtests.Runner, targets []vmtest
 	for _, f := range failures(report, o.named) {
 		fmt.Fprintf(stderr, "pvabi %s: %s\n", o.command, f)
 	}
-	status := report.ExitStatus(o.named, o.strict)
+	status := o.status(report)
 	switch {
 	case status == conformance.ExitFailed:
 		return status, nil
@@ -231,11 +231,25 @@ func (o *reporting) run(ctx context.Context, r *vmtests.Runner, targets []vmtest
 	return o.judge(stderr, base, report, r.Only), nil
 }
 
+// status is the exit status for a report, without a base. A bisection is told of a rule that was seen to
+// be broken though the equipment failed for others, as it may by the same defect.
+func (o *reporting) status(r *conformance.Report) int {
+	status := r.ExitStatus(o.named, o.strict)
+	broken := func(r conformance.Result) bool { return r.Verdict == conformance.Fail }
+	if o.bisect && status == conformance.ExitFailed &&
+		slices.ContainsFunc(r.Runs, func(r *conformance.Run) bool { return slices.ContainsFunc(r.Results, broken) }) {
+		return conformance.ExitBroken
+	}
+	return status
+}
+
 // judge tells what changed from the base to a report, and returns the exit status for it.
 func (o *reporting) judge(w io.Writer, base, report *conformance.Report, only []string) int {
 	changes := compare(base, report, only)
 	status := writeChanges(w, changes)
-	unknown := !slices.ContainsFunc(changes, func(c conformance.Change) bool { return c.Worse() && c.New != conformance.Unreached })
+	unknown := !slices.ContainsFunc(changes, func(c conformance.Change) bool {
+		return c.Worse() && c.New != conformance.Unreached && c.New != conformance.Error
+	})
 	if o.bisect && status == conformance.ExitBroken && unknown {
 		status = conformance.ExitFailed
 	}
