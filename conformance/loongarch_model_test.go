@@ -55,6 +55,38 @@ func TestLoongArchModelConforms(t *testing.T) {
 	}
 }
 
+func loongBelow(ctx context.Context, open func(microvm.Config) (microvm.Machine, error)) (*conformance.Suite, error) {
+	return conformance.LoongArchReference(ctx, conformance.Implementer{Name: "reference hypervisor"}, open)
+}
+
+// What the rest of a guest does breaks no rule, however often it comes: what it came into is looked at
+// again, or is told to be in doubt, if only by a control that does not hold. If it comes seldom, next to
+// nothing is.
+func TestLoongArchModelDisturbed(t *testing.T) {
+	for _, c := range []struct {
+		turns    uint64
+		doubtful int
+	}{{300, 200}, {20000, 10}, {1 << 40, 1}} {
+		doubtful := 0
+		for seed := range uint64(15) {
+			judgeBy(t, loongBelow, model.LoongArchDisturbed(c.turns), seed, nil, func(r conformance.Result) bool {
+				if r.Verdict == conformance.Error && (strings.Contains(r.Reason, "something came in between") || strings.Contains(r.Reason, "control failed")) {
+					doubtful++
+					return true
+				}
+				want := []conformance.Verdict{conformance.Pass}
+				if slices.Contains(loongAbsent, loongName(r)) {
+					want = append(want, conformance.Absent)
+				}
+				assert.Contains(t, want, r.Verdict, "each %d turns, seed %d: %s", c.turns, seed, describe(r))
+				return true
+			})
+		}
+		assert.Less(t, doubtful, c.doubtful, "findings in doubt, in all runs, each %d turns", c.turns)
+		t.Logf("each %d turns: %d findings in doubt", c.turns, doubtful)
+	}
+}
+
 // TestLoongArchModelMutants has the suite notice each mutant by the rules that it breaks, and by no
 // others. The output has the table of both.
 func TestLoongArchModelMutants(t *testing.T) {

@@ -179,8 +179,8 @@ func (c *cpu) do(op *arch.Op, r *arch.Result, next *int) (t trap) {
 		}
 		return c.wait(arg[0] == 1)
 	case arch.Load:
-		if k, ok := hv.(kernel); ok {
-			if r.Value, ok = k.lowcore(c, arg[0], arg[1]); ok {
+		if l, ok := hv.(lowcore); ok {
+			if r.Value, ok = l.low(c, arg[0], arg[1]); ok {
 				return trap{}
 			}
 		}
@@ -218,8 +218,8 @@ func (c *cpu) do(op *arch.Op, r *arch.Result, next *int) (t trap) {
 		}
 		t = hv.writeRegister(c, arg[0], arg[1])
 	case arch.Discover:
-		if k, ok := hv.(kernel); ok {
-			return k.ask(c, op, r)
+		if l, ok := hv.(lowcore); ok {
+			return l.ask(c, op, r)
 		}
 		r.Regs = hv.discover(c, arg[0], arg[1])
 	case arch.Exit:

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -26,6 +27,9 @@ type loongArch struct {
 	idleLooks bool
 	// bare is a machine without a hypervisor.
 	bare bool
+	// guest is a machine of the CPUs of a guest's kernel, in whose way the rest of that guest comes
+	// once in so many turns, in the mean; 0 for a machine of our own.
+	guest uint64
 }
 
 // loongCPU is a processor's interrupts.
@@ -82,8 +86,12 @@ func openLoongArch(set func(*loongArch), changes ...func(*refhv.LoongArch)) Open
 		return newMachine(seed, c, func(m *machine) hypervisor {
 			l := &loongArch{m: m, abi: table, cpus: make([]loongCPU, len(m.cpus))}
 			set(l)
+			if l.guest > 0 {
+				m.random += m.created // what others do is something else each time
+			}
 			for i := range l.cpus {
 				l.cpus[i].ecfg = loongInterrupts
+				m.cpus[i].interrupts = l.guest > 0
 			}
 			l.hv = refhv.NewLoongArch(l, table, append([]func(*refhv.LoongArch){func(h *refhv.LoongArch) {
 				if f := c.Features; f != nil {
@@ -95,6 +103,68 @@ func openLoongArch(set func(*loongArch), changes ...func(*refhv.LoongArch)) Open
 			return l
 		})
 	}
+}
+
+// loongGuest is a machine of the CPUs of a guest's kernel, as package conformance wants it.
+type loongGuest struct{ *machine }
+
+// LoongArchDisturbed opens machines of the CPUs of a guest's kernel, in whose way the rest of the guest
+// comes: it sends them interrupts by call and without, and a device has one. One comes in so many turns of
+// the CPUs, in the mean.
+func LoongArchDisturbed(turns uint64) Opener {
+	open := openLoongArch(func(l *loongArch) { l.guest = turns })
+	return func(seed uint64, c microvm.Config) (microvm.Machine, error) {
+		for i := range max(c.CPUs, 1) { // the first CPU is left to the rest of the guest
+			c.IDs = append(c.IDs, 1+uint64(i))
+		}
+		m, err := open(seed, c)
+		if err != nil {
+			return nil, err
+		}
+		return loongGuest{m.(*machine)}, nil
+	}
+}
+
+// turn comes with each turn of a CPU. One that has no program takes what the kernel is sent there.
+func (l *loongArch) turn(c *cpu) bool {
+	if l.guest == 0 {
+		return false
+	}
+	const device = 3
+	if l.m.below(l.guest) == 1 {
+		l.Interrupt(c.index, []uint64{1, 1 << device, 1 << loongIPI}[l.m.below(3)-1])
+	}
+	s := &l.cpus[c.index]
+	if c.state != idle || s.pending == 0 && s.estat&s.ecfg == 0 {
+		return false
+	}
+	l.interrupt(c)
+	return true
+}
+
+// Real implements conformance.LoongArchGuest.
+func (m loongGuest) Real(a arch.Area) (uint64, error) { return a.Address(), nil }
+
+// Taken implements conformance.LoongArchGuest.
+func (m loongGuest) Taken(cpu int) (uint64, error) { return m.Events(cpu, 0), nil }
+
+// Unprivileged implements conformance.LoongArchGuest. Of programs it takes calls, of which the first ends
+// in an exception.
+func (m loongGuest) Unprivileged(_ context.Context, program arch.Program) ([]arch.Result, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	process := *m.cpus[0]
+	process.user = true
+	op := program[0]
+	if op.Kind != arch.Call {
+		return nil, fmt.Errorf("model: operation %d at privilege level 3 is no call", op.Kind)
+	}
+	out := make([]arch.Result, len(program))
+	out[0] = arch.Result{Count: 1, Regs: op.Regs, Flags: op.Flags}
+	if _, t := m.hv.call(&process, op.Arg[0], &out[0].Regs, &out[0].Flags); t.raised {
+		out[0].Trap, out[0].Code = 1+t.vector, t.code
+	}
+	return out, nil
 }
 
 // What the hypervisor has below it: refhv.Machine.
@@ -259,7 +329,12 @@ func (l *loongArch) woken(*cpu) {}
 
 func (l *loongArch) enter(c *cpu) { l.hv.Enter(c.index) }
 
-func (l *loongArch) leave(c *cpu, why reason) { l.hv.Leave(c.index, why == preempted) }
+func (l *loongArch) leave(c *cpu, why reason) {
+	l.hv.Leave(c.index, why == preempted)
+	if why == exits {
+		c.interrupts = c.interrupts || l.guest > 0
+	}
+}
 
 func (l *loongArch) counter(c *cpu, name string) (uint64, bool) { return l.hv.Counter(c.index, name) }
 

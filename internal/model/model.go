@@ -166,10 +166,16 @@ type kernel interface {
 	// turn comes with each turn of a CPU, whatever that does, and tells whether the turn is spent.
 	// The host calls it.
 	turn(c *cpu) bool
+}
+
+// lowcore is a hypervisor whose CPUs have low memory of their own, and whose Discover takes and leaves more than
+// a leaf has room for.
+type lowcore interface {
+	hypervisor
 	// ask does a Discover.
 	ask(c *cpu, op *arch.Op, r *arch.Result) trap
-	// lowcore is a load from low memory that each CPU has of its own, false for none.
-	lowcore(c *cpu, address, size uint64) (uint64, bool)
+	// low is a load from low memory, false for none.
+	low(c *cpu, address, size uint64) (uint64, bool)
 }
 
 // trap is an exception; the zero value is none.
@@ -215,6 +221,8 @@ type machine struct {
 	// withheld are the pages that are withheld, by address; true for those that a CPU has asked
 	// for.
 	withheld map[uint64]*bool
+	// created counts how often the machine was brought to that state.
+	created uint64
 	// taken counts external interrupts that CPUs took, over all resets.
 	taken uint64
 }
@@ -243,6 +251,7 @@ func newMachine(seed uint64, c microvm.Config, open func(*machine) hypervisor) (
 func (m *machine) create() {
 	m.cpus, m.crowds, m.memory, m.clock, m.turn = nil, nil, nil, 0, 0
 	m.random = m.seed
+	m.created++
 	m.withheld = map[uint64]*bool{}
 	for i := range max(m.config.CPUs, 1) {
 		c := &cpu{m: m, index: i, id: uint64(i), user: slices.Contains(m.config.User, i)}

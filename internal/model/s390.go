@@ -162,6 +162,9 @@ func openS390(change func(s *s390)) Opener {
 			if change != nil {
 				change(s)
 			}
+			if s.others > 0 {
+				m.random += m.created // what others do is something else each time
+			}
 			for i := range s.cpus {
 				s.cpus[i] = s390CPU{token: true, taken: map[string]uint64{}}
 				m.cpus[i].interrupts = true
@@ -508,8 +511,8 @@ func (s *s390) disturb(c *cpu) {
 	}
 }
 
-// lowcore is what a program finds in the CPU's low memory.
-func (s *s390) lowcore(c *cpu, address, size uint64) (uint64, bool) {
+// low is what a program finds in the CPU's low memory.
+func (s *s390) low(c *cpu, address, size uint64) (uint64, bool) {
 	if address != s390Lowcore || size != 4 {
 		return 0, false
 	}
