@@ -249,7 +249,7 @@ func noticed(t *testing.T, platform string, tests []mutant, results []conformanc
 	got := map[string]conformance.Verdict{}
 	for _, m := range results {
 		got[m.Mutant+": "+m.Rule] = m.Verdict
-		t.Logf("%s: %s: %s: want %s, got %s %s", m.Mutant, m.Rule, m.Verdict, m.Expected, m.Observed, m.Reason)
+		t.Logf("%s: %s: %s in %.1f s: want %s, got %s %s", m.Mutant, m.Rule, m.Verdict, m.Seconds, m.Expected, m.Observed, m.Reason)
 	}
 	for _, tt := range tests {
 		key := fmt.Sprintf("%s=%d: %s/%s", tt.path, tt.value, platform, tt.rule)
