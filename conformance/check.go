@@ -138,6 +138,26 @@ func (s *Suite) Gentle() *Suite {
 	return s
 }
 
+// Near returns a copy of the suite that has the checks of rules, by name, and so many others before them, of
+// which each turn has the next ones. Both share their machines.
+func (s *Suite) Near(rules []string, others, turn int) *Suite {
+	s.machines()
+	near := *s
+	var rest []Check
+	near.Checks = nil
+	for _, c := range s.Checks {
+		if slices.ContainsFunc(c.Rules, func(r string) bool { return slices.Contains(rules, r) }) {
+			near.Checks = append(near.Checks, c)
+		} else {
+			rest = append(rest, c)
+		}
+	}
+	for n := range min(others, len(rest)) {
+		near.Checks = slices.Insert(near.Checks, n, rest[(turn*others+n)%len(rest)])
+	}
+	return &near
+}
+
 // Unprivileged makes the suite one for a process without privilege: rules whose check needs a
 // machine are left. It returns the suite.
 func (s *Suite) Unprivileged() *Suite {

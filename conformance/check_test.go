@@ -226,6 +226,33 @@ func TestOnly(t *testing.T) {
 	assert.Len(t, s.Rules(), 1)
 }
 
+// TestNear chooses checks by rules, and others in turn.
+func TestNear(t *testing.T) {
+	s := &Suite{ABI: table("a/1", "a/2", "a/3", "a/4", "a/5")}
+	for _, names := range [][]string{{"a/1"}, {"a/2", "a/3"}, {"a/4"}, {"a/5"}} {
+		s.Checks = append(s.Checks, Check{Rules: names})
+	}
+	for _, tt := range []struct {
+		rules        []string
+		others, turn int
+		want         []string
+	}{
+		{[]string{"a/3"}, 0, 0, []string{"a/2", "a/3"}},
+		{[]string{"a/3"}, 2, 0, []string{"a/1", "a/4", "a/2", "a/3"}},
+		{[]string{"a/3"}, 2, 1, []string{"a/5", "a/1", "a/2", "a/3"}},
+		{[]string{"a/3"}, 9, 1, []string{"a/1", "a/4", "a/5", "a/2", "a/3"}},
+		{[]string{"a/5", "a/1"}, 1, 4, []string{"a/2", "a/3", "a/1", "a/5"}},
+		{[]string{"a/1", "a/2", "a/4", "a/5"}, 2, 1, []string{"a/1", "a/2", "a/3", "a/4", "a/5"}},
+	} {
+		var got []string
+		for _, r := range s.Near(tt.rules, tt.others, tt.turn).Rules() {
+			got = append(got, r.Name())
+		}
+		assert.Equal(t, tt.want, got, "%v", tt)
+	}
+	assert.Len(t, s.Checks, 4)
+}
+
 func TestRunCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("interrupted")

@@ -3,12 +3,14 @@ package loongarch
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"pvabi/abi"
 	"pvabi/arch"
 	"pvabi/arch/loong64"
 	"pvabi/conformance/kmod"
 	"pvabi/conformance/microvm"
+	"pvabi/internal/membarrier"
 )
 
 // A machine has so many CPUs, the first of which is the kernel's second.
@@ -37,6 +39,11 @@ func Open(c microvm.Config) (microvm.Machine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("loongarch: a guest must have %d CPUs or more: %w", first+cpus, err)
 	}
+	// Asking for barriers waits until every CPU was once seen outside of the kernel, for
+	// ever if one is in a program.
+	if err := membarrier.Register(); err != nil {
+		return nil, fmt.Errorf("loongarch: %w", errors.Join(err, m.Close()))
+	}
 	return &machine{m, map[int]bool{}}, nil
 }
 
@@ -57,13 +64,39 @@ func (m *machine) Start(cpu int, p arch.Program) error {
 	return m.Machine.Start(cpu, p)
 }
 
+// Reset implements arch.Machine.
+func (m *machine) Reset() error { return m.interrupting(m.Machine.Reset) }
+
 // Close implements microvm.Machine.
 func (m *machine) Close() error {
-	errs := []error{m.Machine.Close()}
+	errs := []error{m.interrupting(m.Machine.Close)}
 	for cpu := range m.registered {
 		errs = append(errs, kmod.SetOnline(first+cpu, false), kmod.SetOnline(first+cpu, true))
 	}
 	return errors.Join(errs...)
+}
+
+// interrupting does what has CPUs come to the end of their programs, and interrupts them meanwhile: one that
+// waits may have put off its clock, and nobody else ends its wait.
+func (m *machine) interrupting(do func() error) error {
+	done, interrupted := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			err := membarrier.Interrupt()
+			select {
+			case <-done:
+				interrupted <- err
+				return
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}()
+	err := do()
+	close(done)
+	if err != nil { // and it may be that a CPU never takes an interrupt
+		return err
+	}
+	return <-interrupted
 }
 
 // Taken implements conformance.LoongArchGuest.
