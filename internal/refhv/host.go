@@ -66,12 +66,7 @@ type Exit struct {
 	// PC is where the instruction is, and Kernel tells whether that is in the kernel's image.
 	PC     uint64
 	Kernel bool
-
-	before [6]uint64
 }
-
-// Changed tells whether an argument's register of a call has another value than before it.
-func (e *Exit) Changed(argument int) bool { return e.Args[argument] != e.before[argument] }
 
 // EventKind is what a host did or was asked for.
 type EventKind string
@@ -296,7 +291,7 @@ func (h *Host) next(ctx context.Context) (*Exit, error) {
 
 // serve has the hypervisor do what a CPU came out for.
 func (h *Host) serve(e *Exit) {
-	h.serves, e.before = e.CPU, e.Args
+	h.serves = e.CPU
 	if h.asked(e) {
 		return
 	}

@@ -31,6 +31,8 @@ type GDB struct {
 	why   error
 
 	writing sync.Mutex
+	// selected is the CPU that commands are about, -1 if that is not known.
+	selected int
 }
 
 // Stop says why the CPUs stand still.
@@ -53,7 +55,7 @@ var ErrExited = errors.New("the guest has ended")
 
 // NewGDB begins to speak over a connection. Register values have the guest's byte order.
 func NewGDB(conn net.Conn, order binary.ByteOrder) *GDB {
-	g := &GDB{conn: conn, order: order, packets: make(chan string), ended: make(chan struct{})}
+	g := &GDB{conn: conn, order: order, packets: make(chan string), ended: make(chan struct{}), selected: -1}
 	go g.read()
 	return g
 }
@@ -148,9 +150,18 @@ func (g *GDB) Break(address uint64) error { return g.expectOK(fmt.Sprintf("Z0,%x
 // Unbreak removes a breakpoint.
 func (g *GDB) Unbreak(address uint64) error { return g.expectOK(fmt.Sprintf("z0,%x,4", address)) }
 
-// Select chooses the CPU that Registers, SetRegister and Memory are about. After a stop it is
-// the one of the stop.
-func (g *GDB) Select(cpu int) error { return g.expectOK(fmt.Sprintf("Hg%x", cpu+1)) }
+// Select chooses the CPU that Registers, SetRegister, SetRegisters and Memory are about. After a stop
+// by a breakpoint it is the one of the stop.
+func (g *GDB) Select(cpu int) error {
+	if cpu == g.selected {
+		return nil
+	}
+	if err := g.expectOK(fmt.Sprintf("Hg%x", cpu+1)); err != nil {
+		return err
+	}
+	g.selected = cpu
+	return nil
+}
 
 // Registers returns the registers from number 0 on, as many as the target describes first.
 func (g *GDB) Registers() ([]uint64, error) {
@@ -190,6 +201,15 @@ func (g *GDB) SetRegister(number int, value uint64) error {
 	var b [8]byte
 	g.order.PutUint64(b[:], value)
 	return g.expectOK(fmt.Sprintf("P%x=%x", number, b))
+}
+
+// SetRegisters writes the registers from number 0 on, as Registers has read them.
+func (g *GDB) SetRegisters(values []uint64) error {
+	b := make([]byte, 8*len(values))
+	for i, v := range values {
+		g.order.PutUint64(b[8*i:], v)
+	}
+	return g.expectOK(fmt.Sprintf("G%x", b))
 }
 
 // Memory reads guest-virtual memory as the selected CPU sees it.
@@ -254,7 +274,12 @@ func (g *GDB) Wait(ctx context.Context) (Stop, error) {
 		if strings.HasPrefix(p, "O") && p != "OK" {
 			continue // what the guest prints to a debugger
 		}
-		return parseStop(p)
+		s, err := parseStop(p)
+		g.selected = -1
+		if err == nil && s.Signal == SIGTRAP {
+			g.selected = s.CPU // gdbstub/system.c, gdb_set_stop_cpu, QEMU 11.1
+		}
+		return s, err
 	}
 }
 

@@ -160,13 +160,14 @@ func newStub(t *testing.T, answers map[string]string) (*GDB, *stub) {
 
 func TestGDB(t *testing.T) {
 	g, s := newStub(t, map[string]string{
-		"Z0,9000000000200000,4": "OK",
-		"z0,9000000000200000,4": "E22",
-		"Hg3":                   "OK",
-		"g":                     "0100000000000000" + "ffffffffffffffff" + "02",
-		"P21=8877665544332211":  "OK",
-		"m9000000000200000,4":   "0081002b",
-		"m9000000000200000,8":   "0081002b",
+		"Z0,9000000000200000,4":             "OK",
+		"z0,9000000000200000,4":             "E22",
+		"Hg3":                               "OK",
+		"g":                                 "0100000000000000" + "ffffffffffffffff" + "02",
+		"P21=8877665544332211":              "OK",
+		"G0100000000000000ffffffffffffffff": "OK",
+		"m9000000000200000,4":               "0081002b",
+		"m9000000000200000,8":               "0081002b",
 	})
 	require.NoError(t, g.Break(0x9000000000200000))
 	var refused *Refused
@@ -178,6 +179,7 @@ func TestGDB(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []uint64{1, 1<<64 - 1}, r)
 	require.NoError(t, g.SetRegister(33, 0x1122334455667788))
+	require.NoError(t, g.SetRegisters(r))
 	m, err := g.Memory(0x9000000000200000, 4)
 	require.NoError(t, err)
 	assert.Equal(t, []byte{0, 0x81, 0, 0x2b}, m)
@@ -194,6 +196,10 @@ func TestGDB(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, Stop{CPU: 1, Signal: SIGTRAP}, stop)
 
+	require.NoError(t, g.Select(1), "it is selected by the stop")
+	assert.Error(t, g.Select(0), "the stub does not know it")
+	assert.Equal(t, "Hg1", <-s.heard)
+
 	require.NoError(t, g.Resume(0, 2))
 	assert.Equal(t, "vCont;c:1;c:3", <-s.heard)
 	enough := errors.New("enough")
@@ -206,6 +212,8 @@ func TestGDB(t *testing.T) {
 	stop, err = g.Wait(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, SIGINT, stop.Signal)
+	require.NoError(t, g.Select(2))
+	assert.Error(t, g.Select(0), "nothing is selected by an interrupt")
 }
 
 func TestGDBHalted(t *testing.T) {

@@ -78,6 +78,8 @@ type Guest struct {
 	sites  map[uint64]Site
 	// asleep are the CPUs that have come to an IDLE that they were let do.
 	asleep map[int]bool
+	// registers are those of the CPUs that are out by a call.
+	registers [][]uint64
 	// vectors are where each CPU goes on when an instruction is illegal; 0 while that is not known.
 	vectors []uint64
 
@@ -125,7 +127,7 @@ func Open(ctx context.Context, s Sockets, kernel *Kernel, table *abi.Platform) (
 				c.Index, c.Props.Socket, c.Props.Core, c.Props.Thread)
 		}
 	}
-	g.vectors = make([]uint64, len(g.cpus))
+	g.vectors, g.registers = make([]uint64, len(g.cpus)), make([][]uint64, len(g.cpus))
 	tree, err := g.qmp.Monitor(0, "info mtree -f")
 	if err != nil {
 		return g, err
@@ -316,6 +318,7 @@ func (g *Guest) exit(ctx context.Context, cpu int) (*refhv.Exit, error) {
 	case HVCL:
 		e.Kind, e.Number = refhv.ExitCall, s.Code
 		copy(e.Args[:], r[registerA0:])
+		g.registers[cpu] = r
 		return e, g.learn(cpu)
 	case CPUCFG:
 		e.Kind, e.Number = refhv.ExitDiscover, uint64(uint32(r[s.From]))
@@ -437,13 +440,8 @@ func (g *Guest) Return(e *refhv.Exit) error {
 	if e.Kind != refhv.ExitCall {
 		return g.gdb.SetRegister(s.To, e.Value)
 	}
-	for i, v := range e.Args {
-		if i > 0 && !e.Changed(i) {
-			continue
-		}
-		if err := g.gdb.SetRegister(registerA0+i, v); err != nil {
-			return err
-		}
-	}
-	return g.gdb.SetRegister(registerPC, e.PC+length)
+	r := g.registers[e.CPU]
+	copy(r[registerA0:], e.Args[:])
+	r[registerPC] = e.PC + length
+	return g.gdb.SetRegisters(r)
 }
