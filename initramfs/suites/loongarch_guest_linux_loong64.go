@@ -103,8 +103,12 @@ func (g acts) stolen(cpu int, when string) func() error {
 	}
 }
 
-// rounds is how many messages are sent between CPUs, and how many times a thread is woken.
-const rounds = 200
+// rounds is how many messages two CPUs send each other, and wakeRounds how many times a thread is woken: how often
+// on which CPU is compared.
+const (
+	rounds     = 40
+	wakeRounds = 200
+)
 
 // messages has CPUs interrupt each other: threads that are bound to two CPUs wake each other, and
 // all processors of the process are made to pass a memory barrier.
@@ -143,6 +147,7 @@ func (g acts) messages() error {
 		if err != nil {
 			return fmt.Errorf("messages between CPUs %v: %w", pair, err)
 		}
+		g.show(fmt.Sprintf("messages %d %d", pair[0], pair[1]), fmt.Sprint(rounds)) // and tells that it goes on
 	}
 	const global = 1 // MEMBARRIER_CMD_GLOBAL (include/uapi/linux/membarrier.h)
 	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0); errno != 0 && errno != unix.ENOSYS && errno != unix.EINVAL {
@@ -194,7 +199,7 @@ func (g acts) wakes(when string) func() error {
 		err := g.Pinned(0, func() error {
 			defer unix.Close(there[1])
 			var b [1]byte
-			for range rounds {
+			for range wakeRounds {
 				// Until the sleeper sleeps, and its CPU has nothing to do.
 				time.Sleep(2 * time.Millisecond)
 				if _, err := unix.Write(there[1], b[:]); err != nil {
