@@ -11,7 +11,7 @@ import (
 	"pvabi/conformance"
 )
 
-// mutateBound bounds a boot in which every value of a table is changed.
+// mutateBound bounds a boot in which every value of a table is changed, or the hypervisor in many ways.
 const mutateBound = 2 * time.Hour
 
 // maxDeaths is how many mutations may end a target's guest, each of which takes another boot.
