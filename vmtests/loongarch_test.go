@@ -57,6 +57,20 @@ func TestLoongArchBoots(t *testing.T) {
 	assert.ErrorContains(t, err, `no mutant "none"`)
 }
 
+// TestReferenceIsNoKVM: what is said of the model is said to be of a model.
+func TestReferenceIsNoKVM(t *testing.T) {
+	found := 0
+	for _, target := range Targets() {
+		if target.Guest == nil || !target.Guest.Reference && target.boot == nil || target.Platform != "loongarch-kvm" {
+			continue
+		}
+		found++
+		assert.NotContains(t, target.Implementer, "KVM", target.Name)
+		assert.Contains(t, target.Text, "the project's own model of KVM", target.Name)
+	}
+	assert.Equal(t, 2, found)
+}
+
 // mutantsVariable, set to refhv.MutantsOwn, has TestLoongArchMutants look at all mutants, and set to
 // refhv.MutantsAll, at all with all checks; names of mutants may follow after a colon, with commas between them.
 const mutantsVariable = "PVABI_LOONGARCH_MUTANTS"
@@ -110,20 +124,21 @@ func TestLoongArchMutants(t *testing.T) {
 		if run.Unreached != "" {
 			t.Skip("unreached: " + run.Unreached)
 		}
-		assert.Empty(t, run.Error, "console:\n%s", strings.Join(run.Console, "\n"))
-		t.Logf("%d mutants in %.1f s", len(part), run.Seconds.Total)
+		t.Logf("%d mutants in %.1f s, of which the boot took %.1f", len(part), run.Seconds.Total, run.Seconds.Boot)
 		for _, r := range run.Mutants {
 			got[r.Mutant] = append(got[r.Mutant], r)
 		}
+		if !assert.Empty(t, run.Error, "console:\n%s", strings.Join(run.Console, "\n")) {
+			break
+		}
 	}
-	t.Logf("%-28s %s", "mutant", "noticed by; could not be judged; not noticed by, as should be")
+	t.Logf("%-26s  %s", "mutant", "rules that noticed; that could not judge; number of those that saw nothing, as they should")
 	for _, name := range names {
 		m, _ := refhv.Find(refhv.LoongArchMutants(), name)
-		var noticed, unjudged, quiet []string
-		var seconds float64
+		var noticed, unjudged []string
+		quiet := 0
 		for _, r := range got[name] {
 			_, rule, _ := strings.Cut(r.Rule, "/")
-			seconds += r.Seconds
 			switch r.Verdict {
 			case conformance.Fail:
 				noticed = append(noticed, rule)
@@ -132,13 +147,10 @@ func TestLoongArchMutants(t *testing.T) {
 				unjudged = append(unjudged, rule)
 				assert.Contains(t, m.Controls, rule, "%s: %s", name, r.Reason)
 			default:
-				quiet = append(quiet, rule)
-				assert.NotContains(t, m.Rules, rule, "%s: %s", name, r.Verdict)
+				quiet++
 			}
 		}
-		for _, rule := range m.Rules {
-			assert.Contains(t, noticed, rule, name)
-		}
-		t.Logf("%-28s %5.1f %s; %s; %s", name, seconds, strings.Join(noticed, " "), strings.Join(unjudged, " "), strings.Join(quiet, " "))
+		assert.Subset(t, noticed, m.Rules, "%s: rules that it breaks have to notice", name)
+		t.Logf("%-26s  %s; %s; %d", name, strings.Join(noticed, " "), strings.Join(unjudged, " "), quiet)
 	}
 }
