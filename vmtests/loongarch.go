@@ -21,6 +21,10 @@ import (
 // referenceHypervisor is the Implementer where the project's own model answers.
 const referenceHypervisor = "reference hypervisor"
 
+// referenceSilence is how long a guest of the reference hypervisor may be silent: at each call all of its CPUs stand
+// still until this process has had its turn, several times, on a host that may be busy.
+const referenceSilence = 5 * time.Minute
+
 // loongArchChanges are what makes a reference hypervisor offer those features, all that a kernel would
 // where they are nil, and what breaks it by the name of a mutant, if that is not empty.
 func loongArchChanges(offered []string, mutant string) ([]func(*refhv.LoongArch), error) {
@@ -187,7 +191,7 @@ func (r *Runner) loongArchGuest(ctx context.Context, t Target, o *outcome) error
 		config := qemu.Config{
 			QEMU: emulator.Command, Env: emulator.Env, Board: board, CPUs: g.CPUs, Threads: g.Threads,
 			Kernel: file, Initramfs: image.Path, Release: kernel.release,
-			Append: g.Append, Console: filepath.Join(temp, "console"), Line: r.line(t), Exit: time.Minute,
+			Append: g.Append, Console: filepath.Join(temp, "console"), Line: r.line(t), Exit: time.Minute, Silence: referenceSilence,
 		}
 		job := agent.Job{Target: t.Name, Modules: image.Names(), Scenario: b.Scenario, End: b.End}
 		if err := bootLoongArch(ctx, config, job, b, o); err != nil {

@@ -354,6 +354,9 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 	if r.Mutate > 0 || g.Scenario != "" {
 		config.Whole = mutateBound
 	}
+	if g.Reference {
+		config.Silence = referenceSilence
+	}
 	if g.Nested {
 		config.Silence, config.Whole = nestedSilence, max(config.Whole, nestedWhole)
 	}
