@@ -32,8 +32,8 @@ const (
 // AskFeatures stands for the features that a hypervisor has where a monitor chooses none.
 const AskFeatures = ^uint64(0)
 
-// What a guest is told to do about mutants: MutantsOwn to look at the rules that each breaks, MutantsAll at
-// all rules. After a colon names of mutants may follow, with commas between them; without any, all are meant.
+// What a guest is told to do about mutants: MutantsOwn to have those checks look at each that have rules which it
+// breaks, and another one, MutantsAll all checks. After a colon names of mutants may follow, with commas between them; without any, all are meant.
 const (
 	MutantsOwn = "mutants"
 	MutantsAll = "mutants-all"
