@@ -191,7 +191,7 @@ func (r *Runner) loongArchGuest(ctx context.Context, t Target, o *outcome) error
 		config := qemu.Config{
 			QEMU: emulator.Command, Env: emulator.Env, Board: board, CPUs: g.CPUs, Threads: g.Threads,
 			Kernel: file, Initramfs: image.Path, Release: kernel.release,
-			Append: g.Append, Console: filepath.Join(temp, "console"), Line: r.line(t), Exit: time.Minute, Silence: referenceSilence,
+			Append: g.Append, Console: filepath.Join(temp, "console"), Line: r.line(t), Exit: time.Minute, Boot: referenceSilence, Silence: referenceSilence,
 		}
 		job := agent.Job{Target: t.Name, Modules: image.Names(), Scenario: b.Scenario, End: b.End}
 		if err := bootLoongArch(ctx, config, job, b, o); err != nil {

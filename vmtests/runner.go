@@ -355,7 +355,7 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 		config.Whole = mutateBound
 	}
 	if g.Reference {
-		config.Silence = referenceSilence
+		config.Boot, config.Silence = referenceSilence, referenceSilence
 	}
 	if g.Nested {
 		config.Silence, config.Whole = nestedSilence, max(config.Whole, nestedWhole)

@@ -62,14 +62,13 @@ func (h *asking) mutants(scenario string, s *conformance.Suite, emit func(confor
 	if err != nil {
 		return err
 	}
-	const others = 1
 	what, names, _ := strings.Cut(scenario, ":")
 	for i, m := range refhv.LoongArchMutants() {
 		if names != "" && !slices.Contains(strings.Split(names, ","), m.Name) {
 			continue
 		}
 		h.mutant = uint64(i + 1)
-		mutant := s.Near(m.Rules, others, i)
+		mutant := s.Near(m.Rules, refhv.MutantsOthers, i)
 		if what == refhv.MutantsAll {
 			mutant = s.Near(m.Rules, len(s.Checks), i)
 		}

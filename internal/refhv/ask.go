@@ -39,6 +39,9 @@ const (
 	MutantsAll = "mutants-all"
 )
 
+// MutantsOthers is how many checks look at a mutant with MutantsOwn that are not its own.
+const MutantsOthers = 1
+
 // slice is how long a CPU of a crowd has the host's CPU.
 const slice = 2 * time.Millisecond
 
