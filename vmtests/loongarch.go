@@ -132,7 +132,7 @@ func onReference(ctx context.Context, version string, c qemu.Config, o *outcome)
 	if err != nil {
 		return qemu.Report{}, err
 	}
-	c.Args = append(c.Args, h.args...)
+	c.Args, c.Once = append(c.Args, h.args...), true
 	report, err := qemu.Run(guest, c, o.event)
 	_, other := h.end()
 	return report, errors.Join(err, other)
@@ -227,7 +227,7 @@ func bootLoongArch(ctx context.Context, c qemu.Config, job agent.Job, b *conform
 	if err != nil {
 		return err
 	}
-	c.Args, c.Append = h.args, append(job.Words(), c.Append...)
+	c.Args, c.Once, c.Append = h.args, true, append(job.Words(), c.Append...)
 	b.Shown = map[string]string{}
 	report, err := qemu.Run(guest, c, func(e conformance.Event) {
 		switch {

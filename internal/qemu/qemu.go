@@ -72,6 +72,9 @@ type Config struct {
 	// Boot bounds the time to the first event, Silence that between any two, and
 	// Whole that of all of a run. Zero stands for DefaultBoot and so on; on Xen, more.
 	Boot, Silence, Whole time.Duration
+	// Once has a guest that does not come up not booted a second time, where something that ends with
+	// the first QEMU is connected to it.
+	Once bool
 	// Exit is how long QEMU may take to end after the last event; zero stands for some seconds.
 	Exit time.Duration
 }
@@ -133,7 +136,7 @@ func Run(ctx context.Context, c Config, event func(conformance.Event)) (Report, 
 	}
 	defer stop()
 	report, err := attempt(ctx, c, event)
-	if errors.Is(err, ErrBoot) && ctx.Err() == nil {
+	if errors.Is(err, ErrBoot) && !c.Once && ctx.Err() == nil {
 		first := err
 		report, err = attempt(ctx, c, event)
 		report.Notes = append([]string{"booted a second time: " + first.Error()}, report.Notes...)

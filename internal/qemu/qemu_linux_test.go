@@ -164,6 +164,15 @@ func TestRunBootsAgain(t *testing.T) {
 	assert.Contains(t, report.Notes[0], "booted a second time: the guest does not come up")
 }
 
+func TestRunBootsOnce(t *testing.T) {
+	t.Parallel()
+	c := faked(t, "once "+filepath.Join(t.TempDir(), "marker"), identity, finished, done)
+	c.Boot, c.Once = 2*time.Second, true
+	report, err := Run(t.Context(), c, func(conformance.Event) {})
+	require.ErrorIs(t, err, ErrBoot)
+	assert.Empty(t, report.Notes)
+}
+
 func TestRunEndsQEMUThatLingers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for QEMU's time to end")
