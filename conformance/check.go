@@ -464,6 +464,7 @@ func (t *T) within(looks int, seen func() bool) bool {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Millisecond)
+		t.getsOn() // each of the looks may take long
 	}
 	return seen()
 }

@@ -443,7 +443,7 @@ func xenTimeAgrees() Check {
 		samples = 5
 		// On a host with nothing else to do a CPU is seldom taken off between two of
 		// the looks; more of them would find no more.
-		looksAtMost = 300
+		looksAtMost = 1000
 	)
 	return Check{Rules: []string{rule}, Run: func(t *T) {
 		m := t.xen()

@@ -399,14 +399,14 @@ func (g *xenGuest) stolen() Check {
 			return
 		}
 		cpus := t.online()
-		state := t.ABI.Layout("vcpu_runstate_info").Field("state")
+		state, entry := t.ABI.Layout("vcpu_runstate_info").Field("state"), t.ABI.Layout("vcpu_runstate_info").Field("state_entry_time")
 		var states []string
 		for _, cpu := range cpus {
-			address := image.perCPU(t, runstateArea, cpu) + state.Offset
-			states = append(states, fmt.Sprintf("state%d=@%#x:u%d", cpu, address, 8*state.Size))
+			area := image.perCPU(t, runstateArea, cpu)
+			states = append(states, fmt.Sprintf("state%d=@%#x:u%d since%d=@%#x:u%d", cpu, area+state.Offset, 8*state.Size, cpu, area+entry.Offset, 8*entry.Size))
 		}
-		// The state at the function's beginning and at its end; what it returned counts where
-		// both are the same.
+		// The state at the function's beginning and at its end, and since when; what it returned
+		// counts where both are the same.
 		all := strings.Join(states, " ")
 		r, ok := t.recording([]string{rule},
 			Probe{Name: "asked", At: "xen_vcpu_stolen", Args: "cpu=%di:u32 " + all},
@@ -457,7 +457,8 @@ func (a *answers) add(hits []Hit) {
 		}
 		name := fmt.Sprintf("state%d", q.Args["cpu"])
 		state, known := q.Args[name]
-		if again := h.Args[name]; !known || again != state || h.Args["answer"] > 1 {
+		since := fmt.Sprintf("since%d", q.Args["cpu"])
+		if !known || h.Args[name] != state || h.Args[since] != q.Args[since] || h.Args["answer"] > 1 {
 			continue // it changed in between
 		}
 		x := answered{state, h.Args["answer"]}
