@@ -351,7 +351,7 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 		Append:  append(job.Words(), g.Append...),
 		Console: t.Console(r.Output), Line: r.line(t),
 	}
-	if r.Mutate > 0 || g.Scenario != "" {
+	if r.Mutate > 0 || len(r.Mutants) > 0 || g.Scenario != "" {
 		config.Whole = mutateBound
 	}
 	if g.Reference {
