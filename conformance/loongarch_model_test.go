@@ -88,31 +88,9 @@ func TestLoongArchModelDisturbed(t *testing.T) {
 }
 
 // TestLoongArchModelMutants has the suite notice each mutant by the rules that it breaks, and by no
-// others. The output has the table of both.
+// others.
 func TestLoongArchModelMutants(t *testing.T) {
-	mutants := model.Mutants("loongarch-kvm")
-	assert.GreaterOrEqual(t, len(mutants), 25)
-	for _, m := range mutants {
-		t.Run(m.Name, func(t *testing.T) {
-			require.NotEmpty(t, m.Rules)
-			for _, rule := range slices.Concat(m.Rules, m.Controls) {
-				require.True(t, abi.LoongArch().HasRule(rule), "no rule %s", rule)
-			}
-			var noticed, unjudged []string
-			judgeBy(t, loongSuite, m.Open, 1, nil, func(r conformance.Result) bool {
-				switch {
-				case r.Verdict == conformance.Fail:
-					noticed = append(noticed, loongName(r))
-				case r.Verdict != conformance.Pass && !slices.Contains(loongAbsent, loongName(r)):
-					unjudged = append(unjudged, loongName(r))
-				}
-				return true
-			})
-			assert.ElementsMatch(t, m.Rules, noticed, "%s: rules found broken", m.Text)
-			assert.ElementsMatch(t, m.Controls, unjudged, "%s: rules that cannot be judged", m.Text)
-			t.Logf("%s Noticed by %s.", m.Text, strings.Join(noticed, ", "))
-		})
-	}
+	noticesMutants(t, abi.LoongArch(), loongSuite, 25, loongAbsent)
 }
 
 // What vendors' kernels, and the patch set of 2024, have in place of the ABI is told from it, by rules

@@ -66,6 +66,41 @@ func judgeBy(t *testing.T, suite suiteOf, open model.Opener, seed uint64, change
 	})
 }
 
+// noticesMutants has a platform's suite notice each mutant of its model by the rules that it breaks, and by
+// no others. absent are the rules that the model offers nothing for, where that is told; the output has the
+// table.
+func noticesMutants(t *testing.T, p *abi.Platform, suite suiteOf, least int, absent []string) {
+	mutants := model.Mutants(p.Name)
+	assert.GreaterOrEqual(t, len(mutants), least)
+	for _, m := range mutants {
+		t.Run(m.Name, func(t *testing.T) {
+			require.NotEmpty(t, m.Rules)
+			for _, rule := range slices.Concat(m.Rules, m.Controls) {
+				require.True(t, p.HasRule(rule), "no rule %s", rule)
+			}
+			var noticed, unjudged []string
+			judgeBy(t, suite, m.Open, 1, nil, func(r conformance.Result) bool {
+				name := strings.TrimPrefix(r.Rule, p.Name+"/")
+				switch r.Verdict {
+				case conformance.Pass:
+				case conformance.Fail:
+					noticed = append(noticed, name)
+				case conformance.Absent:
+					if absent != nil && !slices.Contains(absent, name) {
+						unjudged = append(unjudged, name)
+					}
+				default:
+					unjudged = append(unjudged, name)
+				}
+				return true
+			})
+			assert.ElementsMatch(t, m.Rules, noticed, "%s: rules found broken", m.Text)
+			assert.ElementsMatch(t, m.Controls, unjudged, "%s: rules that cannot be judged", m.Text)
+			t.Logf("%s Noticed by %s.", m.Text, strings.Join(noticed, ", "))
+		})
+	}
+}
+
 // version makes suites of one for an implementer of another version than theirs, of which no deviation
 // is listed; empty leaves them as they are.
 func (s suiteOf) version(v string) suiteOf {

@@ -3,12 +3,10 @@ package conformance_test
 import (
 	"context"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"pvabi/abi"
 	"pvabi/conformance"
@@ -95,26 +93,5 @@ func TestPAPRModelInterrupted(t *testing.T) {
 }
 
 func TestPAPRModelMutants(t *testing.T) {
-	mutants := model.Mutants("powerpc-papr")
-	assert.GreaterOrEqual(t, len(mutants), 20)
-	for _, m := range mutants {
-		t.Run(m.Name, func(t *testing.T) {
-			require.NotEmpty(t, m.Rules)
-			for _, rule := range slices.Concat(m.Rules, m.Controls) {
-				require.True(t, abi.PowerPCPAPR().HasRule(rule), "no rule %s", rule)
-			}
-			var noticed, unjudged []string
-			judgeBy(t, paprSuite, m.Open, 1, nil, func(r conformance.Result) bool {
-				switch r.Verdict {
-				case conformance.Fail:
-					noticed = append(noticed, paprName(r))
-				case conformance.Error, conformance.Unreached:
-					unjudged = append(unjudged, paprName(r))
-				}
-				return true
-			})
-			assert.ElementsMatch(t, m.Rules, noticed, "%s: rules found broken", m.Text)
-			assert.ElementsMatch(t, m.Controls, unjudged, "%s: rules that cannot be judged", m.Text)
-		})
-	}
+	noticesMutants(t, abi.PowerPCPAPR(), paprSuite, 20, nil)
 }

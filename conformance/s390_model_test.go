@@ -96,26 +96,5 @@ func TestS390ModelDisturbed(t *testing.T) {
 }
 
 func TestS390ModelMutants(t *testing.T) {
-	mutants := model.Mutants("s390")
-	assert.GreaterOrEqual(t, len(mutants), 50)
-	for _, m := range mutants {
-		t.Run(m.Name, func(t *testing.T) {
-			require.NotEmpty(t, m.Rules)
-			for _, rule := range slices.Concat(m.Rules, m.Controls) {
-				require.True(t, abi.S390().HasRule(rule), "no rule %s", rule)
-			}
-			var noticed, unjudged []string
-			judgeBy(t, s390Suite, m.Open, 1, nil, func(r conformance.Result) bool {
-				switch r.Verdict {
-				case conformance.Fail:
-					noticed = append(noticed, s390Name(r))
-				case conformance.Error, conformance.Unreached:
-					unjudged = append(unjudged, s390Name(r))
-				}
-				return true
-			})
-			assert.ElementsMatch(t, m.Rules, noticed, "%s: rules found broken", m.Text)
-			assert.ElementsMatch(t, m.Controls, unjudged, "%s: rules that cannot be judged", m.Text)
-		})
-	}
+	noticesMutants(t, abi.S390(), s390Suite, 50, nil)
 }
