@@ -1,18 +1,15 @@
 package pcvm
 
 import (
-	"errors"
 	"fmt"
 	"os"
-	"sync/atomic"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
 // Mailbox is the guest's half of how it is heard.
 type Mailbox struct {
-	box, bell []byte
+	box []byte
 }
 
 // OpenMailbox opens, in a guest of a machine with so much memory, in bytes, its mailbox.
@@ -27,9 +24,6 @@ func OpenMailbox(memory int64) (*Mailbox, error) {
 	if m.box, err = unix.Mmap(int(f.Fd()), memory-Reserved, Reserved, prot, unix.MAP_SHARED); err != nil {
 		return nil, fmt.Errorf("the mailbox, at %#x of /dev/mem: %w", memory-Reserved, err)
 	}
-	if m.bell, err = unix.Mmap(int(f.Fd()), Doorbell, os.Getpagesize(), prot, unix.MAP_SHARED); err != nil {
-		return nil, errors.Join(fmt.Errorf("the mailbox's bell, at %#x of /dev/mem: %w", int64(Doorbell), err), unix.Munmap(m.box))
-	}
 	return m, nil
 }
 
@@ -39,9 +33,11 @@ func (m *Mailbox) Send(message []byte) (answer []byte, err error) {
 		return nil, fmt.Errorf("a message of %d bytes, more than %d", len(message), MaxMessage)
 	}
 	putMessage(m.box, message)
-	atomic.StoreUint32((*uint32)(unsafe.Pointer(&m.bell[0])), uint32(len(message)))
+	if err := ring(ringMessage); err != nil {
+		return nil, err
+	}
 	return getMessage(m.box)
 }
 
 // Close closes the mailbox.
-func (m *Mailbox) Close() error { return errors.Join(unix.Munmap(m.box), unix.Munmap(m.bell)) }
+func (m *Mailbox) Close() error { return unix.Munmap(m.box) }

@@ -21,7 +21,7 @@ func putMessage(box, message []byte) {
 func getMessage(box []byte) ([]byte, error) {
 	size := binary.LittleEndian.Uint64(box[boxSize:])
 	if size > MaxMessage {
-		return nil, fmt.Errorf("an answer of %d bytes, more than %d", size, MaxMessage)
+		return nil, fmt.Errorf("a message of %d bytes, more than %d", size, MaxMessage)
 	}
 	return append([]byte(nil), box[boxText:][:size]...), nil
 }

@@ -13,9 +13,15 @@
 //
 // What a kernel says before its programs run, and when it dies, goes to a serial port that can do
 // nothing but write (earlycon). Programs have a [Mailbox]: a piece of memory, which the guest's
-// kernel does not use and programs reach by /dev/mem, and a word that is not there, by writing which
-// they ring. A ring leaves the guest, so that the machine sees a message when the guest's CPU is
-// between two instructions, and answers it before the second.
+// kernel does not use and programs reach by /dev/mem, and a port, by writing to which they ring. A
+// ring leaves the guest, so that the machine sees a message when the guest's CPU is between two
+// instructions, and answers it before the second.
+//
+// The bell is a port, not an address where nothing is, as KVM ends a machine that uses such an
+// address while an event is delivered, and on AMD takes it for that by the type of the last event,
+// valid or not (arch/x86/kvm/svm/svm.c, svm_check_emulate_instruction, Linux 7.2). QEMU's
+// TCG leaves the type there after it (target/i386/tcg/system/svm_helper.c, do_vmexit): a ring after
+// a page fault, with no exit between them, was the end.
 package pcvm
 
 import (
@@ -38,10 +44,10 @@ const (
 	// Reserved is how much at the end of the memory the kernel is told to leave alone: the
 	// mailbox is there.
 	Reserved = 2 << 20
-	// Doorbell is the address of the word by which a guest rings. There is nothing.
-	Doorbell = 0xd0000000
-	// Bell is a port by which a program that has no kernel rings, with an empty message.
-	Bell = 0xf4
+	// Bell is the port by which a guest rings: with ringMessage if a message is in the mailbox,
+	// with 0 for an empty one, as a program does that has no kernel.
+	Bell        = 0xf4
+	ringMessage = 1
 
 	maxCommandLine = 2048 // COMMAND_LINE_SIZE of arch/x86/include/asm/setup.h
 )

@@ -114,5 +114,5 @@ func TestMessage(t *testing.T) {
 	assert.Equal(t, "hello", string(got))
 	binary.LittleEndian.PutUint64(box, MaxMessage+1)
 	_, err = getMessage(box)
-	assert.ErrorContains(t, err, "an answer of")
+	assert.ErrorContains(t, err, "a message of")
 }

@@ -182,7 +182,7 @@ func (m *Machine) exit(number int, e kvm.Exit) (bool, error) {
 		cpu.Give(e, value)
 		return true, nil
 	case e.Reason == kvm.ExitIO && e.Port == Bell:
-		return true, m.ring(number, 0)
+		return true, m.ring(number, e.Data)
 	case e.Reason == kvm.ExitIO:
 		if e.Port == serialData {
 			m.lock.Lock()
@@ -193,23 +193,25 @@ func (m *Machine) exit(number int, e kvm.Exit) (bool, error) {
 	case e.Reason == kvm.ExitMMIO && e.Reads > 0:
 		cpu.Give(e, ^uint64(0))
 		return true, nil
-	case e.Reason == kvm.ExitMMIO && e.Address == Doorbell:
-		return true, m.ring(number, e.Data)
 	case e.Reason == kvm.ExitMMIO:
 		return true, nil
 	}
 	return false, nil
 }
 
-// ring takes a message of so many bytes, of a CPU's, out of the mailbox and puts the answer into it.
-func (m *Machine) ring(cpu int, size uint64) error {
+// ring takes a CPU's message out of the mailbox, and puts the answer into it.
+func (m *Machine) ring(cpu int, value uint64) error {
 	m.bell.Lock()
 	defer m.bell.Unlock()
 	box := m.vm.Memory[len(m.vm.Memory)-Reserved:]
-	if size > MaxMessage {
-		return fmt.Errorf("pcvm: a message of %d bytes, more than %d", size, MaxMessage)
+	var message []byte
+	if value == ringMessage {
+		var err error
+		if message, err = getMessage(box); err != nil {
+			return fmt.Errorf("pcvm: a guest's mailbox: %w", err)
+		}
 	}
-	answer, err := m.config.Message(cpu, bytes.Clone(box[boxText:][:size]))
+	answer, err := m.config.Message(cpu, message)
 	if err != nil {
 		return err
 	}
