@@ -21,7 +21,7 @@ import (
 type Contender interface {
 	GuestKernel
 	// Contend has a thread on each of the CPUs take and let go of the same lock, again and again,
-	// while it runs during, whose error it returns.
+	// while it runs during, whose error it returns, from when each has taken it once.
 	Contend(lock Lock, cpus []int, during func() error) error
 }
 

@@ -19,15 +19,19 @@ func (k *Kernel) Contend(lock conformance.Lock, cpus []int, during func() error)
 		return fmt.Errorf("have CPUs contend for a lock: %w", err)
 	}
 	var stop atomic.Bool
-	var threads sync.WaitGroup
+	var threads, idle sync.WaitGroup
 	ended := make([]error, len(cpus))
+	idle.Add(len(cpus))
 	for i, cpu := range cpus {
 		threads.Go(func() {
+			took := sync.OnceFunc(idle.Done)
+			defer took() // also where it fails
 			ended[i] = k.Pinned(cpu, func() error {
 				for !stop.Load() {
 					if err := take(); err != nil {
 						return err
 					}
+					took()
 				}
 				return nil
 			})
@@ -39,6 +43,7 @@ func (k *Kernel) Contend(lock conformance.Lock, cpus []int, during func() error)
 		threads.Wait()
 		free()
 	}()
+	idle.Wait()
 	err = during()
 	stop.Store(true)
 	threads.Wait()

@@ -214,7 +214,11 @@ func (g kvmActs) goAndCome(cpu int) func() error {
 // contend has CPUs contend for a lock until some were kicked, and shows how often each came to wait and
 // was kicked.
 func (g kvmActs) contend() error {
-	const enough = 6
+	const (
+		enough = 6
+		// A look is short to a CPU that the host does not run for a while.
+		looks = 20 * kvmLooks
+	)
 	r, err := g.Record(
 		conformance.Probe{Name: "wait", At: "kvm_wait"},
 		conformance.Probe{Name: "kick", At: "kvm_kick_cpu", Args: "cpu=%di:u32"},
@@ -242,7 +246,7 @@ func (g kvmActs) contend() error {
 	}
 	g.mark(conformance.KVMGuestCounting)
 	err = g.Contend(conformance.SpinLock, cpus(), func() error {
-		for range kvmLooks {
+		for range looks {
 			if err := take(); err != nil || seen >= enough {
 				return err
 			}
