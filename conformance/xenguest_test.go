@@ -151,6 +151,8 @@ func (k *fakeXenGuest) Contend(lock Lock, cpus []int, during func() error) error
 	return during()
 }
 
+func (k *fakeXenGuest) Doze([]int) error { return nil }
+
 // TestXenGuest: a guest that keeps its rules passes them, and each that breaks one is noticed.
 func TestXenGuest(t *testing.T) {
 	const (

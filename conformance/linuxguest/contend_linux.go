@@ -50,6 +50,17 @@ func (k *Kernel) Contend(lock conformance.Lock, cpus []int, during func() error)
 	return errors.Join(append(ended, err)...)
 }
 
+// Doze implements conformance.Contender.
+func (*Kernel) Doze(cpus []int) error {
+	return onCPUs(cpus, func() error {
+		moment := unix.NsecToTimespec(1)
+		if err := unix.Nanosleep(&moment, nil); err != nil && err != unix.EINTR {
+			return fmt.Errorf("nanosleep: %w", err)
+		}
+		return nil
+	})
+}
+
 // lockers make what takes a lock of the kernel, for long, and lets go of it; several threads can do
 // so at once.
 var lockers = map[conformance.Lock]func() (take func() error, free func(), err error){
@@ -57,16 +68,13 @@ var lockers = map[conformance.Lock]func() (take func() error, free func(), err e
 	conformance.SleepLock: sleepLocker,
 }
 
-// spinLocker adds to an eventfd that many others wait for: the kernel wakes each of them while it
+// spinLocker adds to an eventfd that many others wait for: the kernel tells each of them while it
 // holds the spinlock of the eventfd's wait queue (fs/eventfd.c, eventfd_write; fs/eventpoll.c,
 // ep_poll_callback). They are so many that it takes longer than others spin before they wait to be
 // kicked (SPIN_THRESHOLD of kernel/locking/qspinlock_paravirt.h): with 500 they hardly ever came to
-// that.
+// that. Each of some epoll files waits for each of some descriptors of the one eventfd.
 func spinLocker() (take func() error, free func(), err error) {
-	const waiters = 4000
-	if err := allowFiles(waiters + 1000); err != nil {
-		return nil, nil, err
-	}
+	const side = 200
 	var files []int
 	free = func() {
 		for _, f := range files {
@@ -78,15 +86,28 @@ func spinLocker() (take func() error, free func(), err error) {
 		return nil, nil, fmt.Errorf("eventfd: %w", err)
 	}
 	files = append(files, event)
-	for range waiters {
+	for range side - 1 {
+		again, err := unix.FcntlInt(uintptr(event), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			free()
+			return nil, nil, fmt.Errorf("one of %d descriptors of an eventfd: %w", side, err)
+		}
+		files = append(files, again)
+	}
+	events := files[:side:side]
+	for range side {
 		poll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 		if err == nil {
 			files = append(files, poll)
-			err = unix.EpollCtl(poll, unix.EPOLL_CTL_ADD, event, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET})
+		}
+		for _, f := range events {
+			if err == nil {
+				err = unix.EpollCtl(poll, unix.EPOLL_CTL_ADD, f, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET})
+			}
 		}
 		if err != nil {
 			free()
-			return nil, nil, fmt.Errorf("one of %d that wait for an eventfd: %w", waiters, err)
+			return nil, nil, fmt.Errorf("one of %d that wait for an eventfd: %w", side*side, err)
 		}
 	}
 	one := []byte{1, 0, 0, 0, 0, 0, 0, 0}
@@ -94,22 +115,6 @@ func spinLocker() (take func() error, free func(), err error) {
 		_, err := unix.Write(event, one)
 		return err
 	}, free, nil
-}
-
-// allowFiles has this process have so many files open at least.
-func allowFiles(n uint64) error {
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return fmt.Errorf("how many files may be open: %w", err)
-	}
-	if limit.Cur >= n {
-		return nil
-	}
-	limit = unix.Rlimit{Cur: n, Max: max(limit.Max, n)}
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return fmt.Errorf("have %d files open; run as root or raise the limit (ulimit -n): %w", n, err)
-	}
-	return nil
 }
 
 // sleepLocker writes to a file, over and over the same part of it: the kernel holds the lock of the

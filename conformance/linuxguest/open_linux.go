@@ -137,15 +137,20 @@ func ReadLog() ([]Line, error) {
 }
 
 // Pinned implements conformance.GuestKernel.
-func (*Kernel) Pinned(cpu int, do func() error) error {
+func (*Kernel) Pinned(cpu int, do func() error) error { return onCPUs([]int{cpu}, do) }
+
+// onCPUs does something in a thread that runs on these CPUs only, and returns its error.
+func onCPUs(cpus []int, do func() error) error {
 	done := make(chan error)
 	go func() {
-		// The thread ends with the goroutine, and with it that it is pinned.
+		// The thread ends with the goroutine, and with it where it may run.
 		runtime.LockOSThread()
 		var set unix.CPUSet
-		set.Set(cpu)
+		for _, cpu := range cpus {
+			set.Set(cpu)
+		}
 		if err := unix.SchedSetaffinity(0, &set); err != nil {
-			done <- fmt.Errorf("move a thread to CPU %d: %w; is it online?", cpu, err)
+			done <- fmt.Errorf("move a thread to CPU %s: %w; is it online?", strings.Trim(fmt.Sprint(cpus), "[]"), err)
 			return
 		}
 		done <- do()
