@@ -244,7 +244,7 @@ func xenKickMutants(add xenAdd) {
 }
 
 // xenOver are the rules whose check makes a poll whose timeout is over.
-var xenOver = []string{"poll/closed-port", "poll/absent-port", "poll/unbound-port", "poll/unreadable-ports", "poll/limit", "time/agrees"}
+var xenOver = []string{"poll/closed-port", "poll/absent-port", "poll/unbound-port", "poll/unreadable-ports", "poll/limit"}
 
 func xenPollMutants(add xenAdd) {
 	add("poll-clears", "A poll clears pending of the first of its ports.", func(x *xen) {
