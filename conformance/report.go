@@ -81,13 +81,14 @@ type Artefact struct {
 
 // Seconds says where the time of a run went.
 type Seconds struct {
-	// Boot is from QEMU's start to the agent's first event.
+	// Boot is from QEMU's start to the agent's first event; the longest where a target takes
+	// several boots.
 	Boot float64 `json:"boot"`
 	// Modules is the loading of modules in the guest.
 	Modules float64 `json:"modules"`
 	// Checks is from the end of that to the last verdict.
 	Checks float64 `json:"checks"`
-	// Total is from QEMU's start to its end.
+	// Total is from QEMU's start to its end, or from the first one's to the last one's.
 	Total float64 `json:"total"`
 }
 

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"pvabi/abi"
 	"pvabi/conformance"
 	"pvabi/initramfs/agent"
@@ -186,25 +188,51 @@ func (r *Runner) loongArchGuest(ctx context.Context, t Target, o *outcome) error
 	}
 	defer console.Close()
 	boots := conformance.LoongArchBoots()
+	booted := make([]loongArchBooted, len(boots))
+	began := time.Now()
+	line := r.line(t)
+	var group errgroup.Group
+	group.SetLimit(bootsAtOnce)
 	for i := range boots {
-		b := &boots[i]
-		config := qemu.Config{
-			QEMU: emulator.Command, Env: emulator.Env, Board: board, CPUs: g.CPUs, Threads: g.Threads,
-			Kernel: file, Initramfs: image.Path, Release: kernel.release,
-			Append: g.Append, Console: filepath.Join(temp, "console"), Line: r.line(t), Exit: time.Minute, Boot: referenceSilence, Silence: referenceSilence,
-		}
-		job := agent.Job{Target: t.Name, Modules: image.Names(), Scenario: b.Scenario, End: b.End}
-		if err := bootLoongArch(ctx, config, job, b, o); err != nil {
+		group.Go(func() error {
+			b := &boots[i]
+			own := filepath.Join(temp, fmt.Sprint(i))
+			if err := os.Mkdir(own, 0o755); err != nil {
+				return fmt.Errorf("make a folder for a boot: %w", err)
+			}
+			config := qemu.Config{
+				QEMU: emulator.Command, Env: emulator.Env, Board: board, CPUs: g.CPUs, Threads: g.Threads,
+				Kernel: file, Initramfs: image.Path, Release: kernel.release,
+				Append: g.Append, Console: filepath.Join(own, "console"), Exit: time.Minute, Boot: referenceSilence, Silence: referenceSilence,
+			}
+			if line != nil {
+				config.Line = func(text string) { line(b.Name + ": " + text) }
+			}
+			job := agent.Job{Target: t.Name, Modules: image.Names(), Scenario: b.Scenario, End: b.End}
+			done, err := bootLoongArch(ctx, config, job, b)
+			booted[i] = done
+			b.Other = notEnded(b.End, done.console)
 			return err
+		})
+	}
+	err = group.Wait()
+	o.run.Seconds.Total = time.Since(began).Seconds()
+	for i, done := range booted {
+		if done.identity != nil {
+			o.event(conformance.Event{Identity: done.identity})
 		}
-		text, err := os.ReadFile(config.Console)
-		if err == nil {
-			b.Other = notEnded(b.End, string(text))
-			_, err = fmt.Fprintf(console, "pvabi: boot %d of %d: %s\n%s\n", i+1, len(boots), b.Name, text)
+		o.run.QEMU.Command = done.Command
+		o.run.PeakRSS = max(o.run.PeakRSS, done.PeakRSS)
+		o.run.Seconds.Boot = max(o.run.Seconds.Boot, done.ToIdentity)
+		for _, n := range done.Notes {
+			o.say(fmt.Sprintf("boot %q: %s", boots[i].Name, n))
 		}
-		if err != nil {
-			return fmt.Errorf("keep the console: %w", err)
+		if _, e := fmt.Fprintf(console, "pvabi: boot %d of %d: %s\n%s\n", i+1, len(boots), boots[i].Name, done.console); e != nil {
+			err = errors.Join(err, fmt.Errorf("keep the console: %w", e))
 		}
+	}
+	if err != nil {
+		return err
 	}
 	o.run.Implementer.Version = o.run.Guest.Identity.Release
 	start := time.Now()
@@ -214,44 +242,52 @@ func (r *Runner) loongArchGuest(ctx context.Context, t Target, o *outcome) error
 	return err
 }
 
+// bootsAtOnce is how many guests are booted beside each other: a boot is busy on hardly more than one CPU.
+const bootsAtOnce = 2
+
+// loongArchBooted is what there is of a boot beside what was seen of its guest.
+type loongArchBooted struct {
+	qemu.Report
+	identity *conformance.Identity
+	console  string
+}
+
 // bootLoongArch boots a guest on the reference hypervisor and fills in what was seen of it. What goes
 // wrong is in there, too; an error is one of ours.
-func bootLoongArch(ctx context.Context, c qemu.Config, job agent.Job, b *conformance.LoongArchBoot, o *outcome) error {
+func bootLoongArch(ctx context.Context, c qemu.Config, job agent.Job, b *conformance.LoongArchBoot) (done loongArchBooted, err error) {
 	changes, err := loongArchChanges(b.Offered, b.Change)
 	if err != nil {
-		return err
+		return done, err
 	}
 	guest, failed := context.WithCancelCause(ctx)
 	defer failed(nil)
 	h, err := serveLoongArch(ctx, failed, c.Kernel, filepath.Dir(c.Console), changes, conformance.LoongArchScript)
 	if err != nil {
-		return err
+		return done, err
 	}
 	c.Args, c.Once, c.Append = h.args, true, append(job.Words(), c.Append...)
 	b.Shown = map[string]string{}
-	report, err := qemu.Run(guest, c, func(e conformance.Event) {
+	done.Report, err = qemu.Run(guest, c, func(e conformance.Event) {
 		switch {
 		case e.Shown != nil:
 			b.Shown[e.Shown.Name] = e.Shown.Text
 		case e.Fatal != "":
 			b.Err = errors.New("the agent failed: " + e.Fatal)
 		case e.Identity != nil:
-			o.event(e)
+			done.identity = e.Identity
 		}
 	})
 	events, other := h.end()
 	b.Events, b.IDs, b.Err = events, h.ids, errors.Join(b.Err, err, other)
-	o.run.QEMU.Command = report.Command
-	o.run.PeakRSS = max(o.run.PeakRSS, report.PeakRSS)
-	o.run.Seconds.Boot += report.ToIdentity
-	o.run.Seconds.Total += report.Total
-	for _, n := range report.Notes {
-		o.say(fmt.Sprintf("boot %q: %s", b.Name, n))
-	}
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return done, context.Cause(ctx)
 	}
-	return nil
+	text, err := os.ReadFile(c.Console)
+	if err != nil {
+		return done, fmt.Errorf("keep the console: %w", err)
+	}
+	done.console = string(text)
+	return done, nil
 }
 
 // notEnded says why a guest did not end as it was told to, by what its console has, or is empty.

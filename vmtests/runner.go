@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"pvabi/abi"
@@ -398,7 +399,12 @@ func (r *Runner) line(t Target) func(string) {
 	if r.Consoles == nil {
 		return nil
 	}
-	return func(line string) { fmt.Fprintf(r.Consoles, "%s: %s\n", t.Name, line) }
+	var lock sync.Mutex // for targets that boot several guests beside each other
+	return func(line string) {
+		lock.Lock()
+		defer lock.Unlock()
+		fmt.Fprintf(r.Consoles, "%s: %s\n", t.Name, line)
+	}
 }
 
 // nestedSilence and nestedWhole bound a run whose guest boots guests of its own, some twenty, and tells of
