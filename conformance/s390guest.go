@@ -235,35 +235,42 @@ func s390GuestLock() Check {
 			t.Check("how often a lock is looked at", t.Guest.Write(turns, "100000"))
 		}
 		// waited is what a CPU that waits for an owner did, up to its second yield. What it does
-		// while it waits for a lock of the kernel's, in an interruption too, is left out.
+		// while it waits for a lock of the kernel's, in an interruption too, is left out. That is not
+		// seen to end, so that whoever was interrupted so before the second yield waits again.
 		waited := func(of int) (places []string, to []uint64) {
-			lock := m.Alloc(8, 8, 0)
-			// The owner is 1 more than its number; the lock is the first half of the word.
-			lock.Store(0, 8, uint64(m.Number(of)+1)<<32)
-			done := make(chan error, 1)
-			go func() {
-				done <- t.Guest.Pinned(m.Number(caller), func() error {
-					_, err := m.Invoke(caller, address, lock.Address())
-					return err
-				})
-			}()
-			ours, n := false, 0
-			t.Until(func() bool {
-				for _, h := range t.hits(r) {
-					switch {
-					case h.CPU != m.Number(caller):
-					case h.Probe == begins:
-						ours = h.Args["lock"] == lock.Address()
-					case ours:
-						places, to = append(places, h.Probe), append(to, h.Args["cpu"])
-						n += int(bit(strings.HasPrefix(h.Probe, yields)))
+			t.clear(func() (string, bool) {
+				places, to = nil, nil
+				lock := m.Alloc(8, 8, 0)
+				// The owner is 1 more than its number; the lock is the first half of the word.
+				lock.Store(0, 8, uint64(m.Number(of)+1)<<32)
+				done := make(chan error, 1)
+				go func() {
+					done <- t.Guest.Pinned(m.Number(caller), func() error {
+						_, err := m.Invoke(caller, address, lock.Address())
+						return err
+					})
+				}()
+				ours, interrupted, n := false, false, 0
+				t.Until(func() bool {
+					for _, h := range t.hits(r) {
+						switch {
+						case h.CPU != m.Number(caller):
+						case h.Probe == begins:
+							interrupted = interrupted || ours && h.Args["lock"] != lock.Address()
+							ours = h.Args["lock"] == lock.Address()
+						case ours:
+							places, to = append(places, h.Probe), append(to, h.Args["cpu"])
+							n += int(bit(strings.HasPrefix(h.Probe, yields)))
+						}
 					}
-				}
-				return n > 1
+					return n > 1 || interrupted
+				})
+				lock.Store(0, 8, 0)
+				t.Check("wait for a lock", <-done)
+				places, to = places[:min(len(places), 4)], to[:min(len(to), 4)]
+				return fmt.Sprint(places, to), interrupted && n <= 1
 			})
-			lock.Store(0, 8, 0)
-			t.Check("wait for a lock", <-done)
-			return places[:min(len(places), 4)], to[:min(len(to), 4)]
+			return places, to
 		}
 		t.Check("take the spare CPU offline", m.SetOnline(false))
 		first, to := waited(spare)
