@@ -450,20 +450,17 @@ func xenTimeAgrees() Check {
 		area := t.guarded(m, "pvclock_vcpu_time_info")
 		t.run(m, target, t.register(m, areaOfTime, m.VCPU(target), area.Address()))
 		yield := t.operation("yield", 0)
-		var looks [3]argument
+		var states [3]argument
 		p := arch.Program{yield, {}, {Kind: arch.Clock}, {}, yield, {}}
-		for i := range looks {
-			looks[i] = t.argument(m, "vcpu_runstate_info", nil)
-			p[1+2*i] = t.operation("get_runstate_info", m.VCPU(target), looks[i].Address())
+		for i := range states {
+			states[i] = t.argument(m, "vcpu_runstate_info", nil)
+			p[1+2*i] = t.operation("get_runstate_info", m.VCPU(target), states[i].Address())
 		}
-		before, between, after := looks[0], looks[1], looks[2]
+		before, between, after := states[0], states[1], states[2]
 		var outside, seen int64
-		looked := 0
+		looks := min(t.Looks, looksAtMost)
 		end := t.runner(m, third)
-		t.Until(func() bool {
-			if looked++; looked > looksAtMost {
-				return true
-			}
+		t.within(looks, func() bool {
 			begin := area.get("version")
 			r := t.run(m, target, p...)
 			// Unless the CPU was put on after the clock was read, the last look tells nothing.
@@ -478,7 +475,7 @@ func xenTimeAgrees() Check {
 		})
 		end()
 		if seen == 0 {
-			t.Unreached(rule, fmt.Sprintf("in %d looks the CPU was never taken off between two of them while its clock stayed as it was set", looksAtMost))
+			t.Unreached(rule, fmt.Sprintf("in %d looks the CPU was never taken off between two of them while its clock stayed as it was set", looks))
 			return
 		}
 		t.Equal(rule, "samples outside", t.Want(rule, "outside"), outside)

@@ -191,7 +191,7 @@ func (r *Runner) loongArchGuest(ctx context.Context, t Target, o *outcome) error
 	booted := make([]loongArchBooted, len(boots))
 	began := time.Now()
 	line := r.line(t)
-	var group errgroup.Group
+	group, together := errgroup.WithContext(ctx) // one that fails ends the others
 	group.SetLimit(bootsAtOnce)
 	for i := range boots {
 		group.Go(func() error {
@@ -209,7 +209,7 @@ func (r *Runner) loongArchGuest(ctx context.Context, t Target, o *outcome) error
 				config.Line = func(text string) { line(b.Name + ": " + text) }
 			}
 			job := agent.Job{Target: t.Name, Modules: image.Names(), Scenario: b.Scenario, End: b.End}
-			done, err := bootLoongArch(ctx, config, job, b)
+			done, err := bootLoongArch(together, config, job, b)
 			booted[i] = done
 			b.Other = notEnded(b.End, done.console)
 			return err

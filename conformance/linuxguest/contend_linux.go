@@ -76,11 +76,16 @@ var lockers = map[conformance.Lock]func() (take func() error, free func(), err e
 func spinLocker() (take func() error, free func(), err error) {
 	const side = 200
 	var files []int
-	free = func() {
+	closeAll := func() {
 		for _, f := range files {
 			_ = unix.Close(f)
 		}
 	}
+	defer func() {
+		if err != nil {
+			closeAll()
+		}
+	}()
 	event, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
 		return nil, nil, fmt.Errorf("eventfd: %w", err)
@@ -89,7 +94,6 @@ func spinLocker() (take func() error, free func(), err error) {
 	for range side - 1 {
 		again, err := unix.FcntlInt(uintptr(event), unix.F_DUPFD_CLOEXEC, 0)
 		if err != nil {
-			free()
 			return nil, nil, fmt.Errorf("one of %d descriptors of an eventfd: %w", side, err)
 		}
 		files = append(files, again)
@@ -97,24 +101,21 @@ func spinLocker() (take func() error, free func(), err error) {
 	events := files[:side:side]
 	for range side {
 		poll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
-		if err == nil {
-			files = append(files, poll)
-		}
-		for _, f := range events {
-			if err == nil {
-				err = unix.EpollCtl(poll, unix.EPOLL_CTL_ADD, f, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET})
-			}
-		}
 		if err != nil {
-			free()
-			return nil, nil, fmt.Errorf("one of %d that wait for an eventfd: %w", side*side, err)
+			return nil, nil, fmt.Errorf("one of %d files that wait for an eventfd: %w", side, err)
+		}
+		files = append(files, poll)
+		for _, f := range events {
+			if err := unix.EpollCtl(poll, unix.EPOLL_CTL_ADD, f, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET}); err != nil {
+				return nil, nil, fmt.Errorf("one of %d that wait for an eventfd: %w", side*side, err)
+			}
 		}
 	}
 	one := []byte{1, 0, 0, 0, 0, 0, 0, 0}
 	return func() error {
 		_, err := unix.Write(event, one)
 		return err
-	}, free, nil
+	}, closeAll, nil
 }
 
 // sleepLocker writes to a file, over and over the same part of it: the kernel holds the lock of the
