@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -147,4 +148,49 @@ func TestPause(t *testing.T) {
 	assert.Equal(t, uint64(0x4d564b), s.back[1].Value)
 	assert.Equal(t, byte(2), s.memory[16][8])
 	assert.Equal(t, 2, pauses)
+}
+
+// TestOut: a CPU that is out stands still while another's time off ends, which may come before it is served, and
+// while it asks for that itself.
+func TestOut(t *testing.T) {
+	all := ask(AskCrowd)
+	all.CPU = 2
+	for _, test := range []struct {
+		name string
+		exit Exit
+		late time.Duration
+	}{
+		{"before it is served", Exit{CPU: 2, Kind: ExitFeatures}, 2 * slice},
+		{"while it asks", all, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s, exit := newCrowd(1)
+			s.ids = []uint64{0, 1, 2}
+			exit(ask(AskCrowd, 0b11))
+			s.exits = append(s.exits, func(_ context.Context, held []int) (*Exit, error) {
+				assert.Equal(t, []int{0}, held, "it lost the first turn")
+				time.Sleep(test.late)
+				return &test.exit, nil
+			})
+			pauses := 0
+			s.pause = func(held []int) *Exit {
+				if len(s.exits) == 0 {
+					pauses++
+					assert.Contains(t, held, 2)
+				}
+				return nil
+			}
+			require.NoError(t, newHost(s).Run(t.Context()))
+			assert.NotZero(t, pauses)
+			assert.Len(t, s.back, 3)
+		})
+	}
+}
+
+// TestEnded: a machine that ends while a CPU of it is served has not failed.
+func TestEnded(t *testing.T) {
+	s, _ := newCrowd(1)
+	s.ended = true
+	require.NoError(t, newHost(s).Run(t.Context()))
+	assert.Empty(t, s.back)
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // Trap is a transport: how the CPUs of a machine come out of the guest to the hypervisor, and go
-// back. All stand still but during Next.
+// back. All stand still but during Next. Errors that wrap ErrEnded say that the machine is no more.
 type Trap interface {
 	CPUs() int
 	// ID is the number that a CPU has in its register CPUID.
@@ -26,8 +26,7 @@ type Trap interface {
 	// Interrupt makes interrupts pending at a CPU, those whose bit in lines is set.
 	Interrupt(cpu int, lines uint64) error
 	// Next lets the CPUs go on, all but those that are held, until one comes out of the guest. It
-	// returns nil if ctx ended before. An error that wraps ErrEnded says that the machine is no
-	// more.
+	// returns nil if ctx ended before.
 	Next(ctx context.Context, held []int) (*Exit, error)
 	// PC is where a CPU stands, and Waits tells whether it is asleep until an interrupt comes.
 	PC(cpu int) (uint64, error)
@@ -123,8 +122,8 @@ type Host struct {
 	serves int // the CPU that is being served
 	failed error
 
-	// ctx is Run's. ended tells that the machine is no more, and out has the exits of CPUs that came
-	// out while another was served.
+	// ctx is Run's. ended tells that the machine is no more, and out has the exits of CPUs that are out:
+	// of the one that is served, or is the next one to be, and of those that came out meanwhile.
 	ctx   context.Context
 	ended bool
 	out   []*Exit
@@ -240,7 +239,7 @@ func (h *Host) Peek(address, size uint64) uint64 {
 func (h *Host) Run(ctx context.Context) error {
 	h.ctx = ctx
 	for h.failed == nil && !h.ended {
-		e, err := h.next(ctx)
+		err := h.next(ctx)
 		switch {
 		case errors.Is(err, ErrEnded):
 			return h.failed
@@ -250,13 +249,15 @@ func (h *Host) Run(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		h.expire()
-		if e == nil {
+		if len(h.out) == 0 || h.ended {
 			continue
 		}
-		h.serve(e)
-		if err := h.trap.Return(e); err != nil {
-			return err
+		h.serve(h.out[0])
+		if h.ended {
+			continue
 		}
+		h.fail("let a CPU go back", h.trap.Return(h.out[0]))
+		h.out = h.out[1:]
 	}
 	return h.failed
 }
@@ -273,12 +274,10 @@ func (h *Host) expire() {
 	}
 }
 
-// next lets the CPUs go on until one comes out or it is time for something.
-func (h *Host) next(ctx context.Context) (*Exit, error) {
+// next lets the CPUs go on until one comes out or it is time for something, unless one is out.
+func (h *Host) next(ctx context.Context) error {
 	if len(h.out) > 0 {
-		e := h.out[0]
-		h.out = h.out[1:]
-		return e, nil
+		return nil
 	}
 	if len(h.timers) > 0 {
 		first := slices.MinFunc(h.timers, func(a, b timer) int { return a.at.Compare(b.at) })
@@ -286,7 +285,21 @@ func (h *Host) next(ctx context.Context) (*Exit, error) {
 		ctx, cancel = context.WithDeadline(ctx, first.at)
 		defer cancel()
 	}
-	return h.trap.Next(ctx, slices.Sorted(maps.Keys(h.held)))
+	return h.goOn(ctx, nil)
+}
+
+// goOn lets the CPUs go on, all but those that are out or held, and others, until one comes out or ctx ends.
+func (h *Host) goOn(ctx context.Context, others []int) error {
+	held := slices.AppendSeq(others, maps.Keys(h.held))
+	for _, e := range h.out {
+		held = append(held, e.CPU)
+	}
+	slices.Sort(held)
+	e, err := h.trap.Next(ctx, slices.Compact(held))
+	if e != nil {
+		h.out = append(h.out, e)
+	}
+	return err
 }
 
 // serve has the hypervisor do what a CPU came out for.
@@ -325,9 +338,12 @@ func (h *Host) serve(e *Exit) {
 	h.event(line)
 }
 
-// fail keeps the first error, which ends Run.
+// fail keeps the first error, which ends Run, as the machine's end does, which is none.
 func (h *Host) fail(doing string, err error) {
-	if err != nil && h.failed == nil {
+	switch {
+	case errors.Is(err, ErrEnded):
+		h.ended = true
+	case err != nil && h.failed == nil:
 		h.failed = fmt.Errorf("reference hypervisor: %s: %w", doing, err)
 	}
 }
@@ -386,26 +402,13 @@ func (h *Host) Delay(cpu int) uint64 { return h.delay[cpu] }
 // pause is how long the other CPUs have to look in between two stores.
 const pause = 200 * time.Microsecond
 
-// Pause implements Machine: all CPUs go on but the one that is being served, those that are held, and those
-// that come out meanwhile, which are served after it.
+// Pause implements Machine: all CPUs go on but the one that it is about, those that are held, and those
+// that are out or come out meanwhile.
 func (h *Host) Pause(cpu int) {
 	if h.failed != nil || h.ended {
 		return
 	}
 	ctx, cancel := context.WithTimeout(h.ctx, pause)
 	defer cancel()
-	held := append(slices.Collect(maps.Keys(h.held)), cpu)
-	for _, e := range h.out {
-		held = append(held, e.CPU)
-	}
-	slices.Sort(held)
-	e, err := h.trap.Next(ctx, slices.Compact(held))
-	switch {
-	case errors.Is(err, ErrEnded):
-		h.ended = true
-	case err != nil:
-		h.fail("let CPUs go on", err)
-	case e != nil:
-		h.out = append(h.out, e)
-	}
+	h.fail("let CPUs go on", h.goOn(ctx, []int{cpu}))
 }

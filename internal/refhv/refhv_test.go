@@ -233,10 +233,15 @@ type script struct {
 	// out tells that a CPU is out, and pause what comes out meanwhile.
 	out   bool
 	pause func(held []int) *Exit
+	// ended tells that there is no memory any more.
+	ended bool
 }
 
 func (s *script) Memory(address, size uint64) bool { _, ok := s.Load(address, size); return ok }
 func (s *script) Read(address uint64, size int) ([]byte, error) {
+	if s.ended {
+		return nil, ErrEnded
+	}
 	v, _ := s.Load(address, uint64(size))
 	return binary.LittleEndian.AppendUint64(nil, v)[:size], nil
 }

@@ -224,10 +224,21 @@ func (g *Guest) Memory(address, size uint64) bool {
 }
 
 // Read implements refhv.Trap.
-func (g *Guest) Read(address uint64, size int) ([]byte, error) { return g.qtest.Read(address, size) }
+func (g *Guest) Read(address uint64, size int) ([]byte, error) {
+	b, err := g.qtest.Read(address, size)
+	return b, ended(err)
+}
 
 // Write implements refhv.Trap.
-func (g *Guest) Write(address uint64, b []byte) error { return g.qtest.Write(address, b) }
+func (g *Guest) Write(address uint64, b []byte) error { return ended(g.qtest.Write(address, b)) }
+
+// ended has an error of a QEMU that is no more tell so.
+func ended(err error) error {
+	if errors.Is(err, remote.ErrExited) {
+		return fmt.Errorf("%w: %w", refhv.ErrEnded, err)
+	}
+	return err
+}
 
 // Interrupt implements refhv.Trap.
 func (g *Guest) Interrupt(cpu int, lines uint64) error {
@@ -236,7 +247,7 @@ func (g *Guest) Interrupt(cpu int, lines uint64) error {
 			continue
 		}
 		if err := g.qtest.SetIRQ(g.cpus[cpu].Path, "unnamed-gpio-in", line, 1); err != nil {
-			return err
+			return ended(err)
 		}
 	}
 	return nil
