@@ -328,16 +328,21 @@ func (l layout) link(sections []section, names []symbol) []byte {
 	}
 	pad(8)
 	header := elf.Header64{
-		Type: uint16(elf.ET_REL), Machine: uint16(l.machine), Version: uint32(elf.EV_CURRENT), Flags: l.flags,
+		Ident: l.ident(), Type: uint16(elf.ET_REL), Machine: uint16(l.machine), Version: uint32(elf.EV_CURRENT), Flags: l.flags,
 		Shoff: uint64(len(file)), Ehsize: headerSize, Shentsize: sectionHeaderSize,
 		Shnum: uint16(len(sections)), Shstrndx: uint16(len(sections) - 1),
 	}
+	copy(file, put(nil, header))
+	return bytes.Join([][]byte{file, headers}, nil)
+}
+
+// ident is what an ELF file begins with.
+func (l layout) ident() (out [elf.EI_NIDENT]byte) {
 	order := elf.ELFDATA2LSB
 	if l.order == binary.BigEndian {
 		order = elf.ELFDATA2MSB
 	}
-	copy(header.Ident[:], elf.ELFMAG)
-	header.Ident[elf.EI_CLASS], header.Ident[elf.EI_DATA], header.Ident[elf.EI_VERSION] = byte(elf.ELFCLASS64), byte(order), byte(elf.EV_CURRENT)
-	copy(file, put(nil, header))
-	return bytes.Join([][]byte{file, headers}, nil)
+	copy(out[:], elf.ELFMAG)
+	out[elf.EI_CLASS], out[elf.EI_DATA], out[elf.EI_VERSION] = byte(elf.ELFCLASS64), byte(order), byte(elf.EV_CURRENT)
+	return out
 }
