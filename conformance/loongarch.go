@@ -21,7 +21,7 @@ type LoongArchGuest interface {
 	// Taken returns how many times a CPU took software interrupt 0 since the guest was started.
 	Taken(cpu int) (uint64, error)
 	// Unprivileged runs a program at privilege level 3, in a process of its own, and returns what
-	// its operations left. A signal ends the program; its first operation has the exception.
+	// its operations left. An exception ends its operation only.
 	Unprivileged(ctx context.Context, p arch.Program) ([]arch.Result, error)
 }
 

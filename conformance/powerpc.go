@@ -418,10 +418,11 @@ func paprPrivilege() Check {
 	return Check{Rules: []string{defined, undefined}, Run: func(t *T) {
 		m := t.Open(machine())
 		refused := t.ABI.Errno("PRIVILEGE")
+		type call struct{ rule, name string }
+		var calls []call
+		var p arch.Program
 		look := func(rule, name string, op arch.Op, privileged arch.Result) {
-			r := t.unprivileged(m, op)
-			t.Equal(rule, name+": exception", 0, r.Trap)
-			t.Equal(rule, name, refused, t.returned(r))
+			calls, p = append(calls, call{rule, name}), append(p, op)
 			t.Control("privilege makes a difference to "+name, true, t.returned(privileged) != refused)
 		}
 		for _, c := range t.paprOffered() {
@@ -432,14 +433,18 @@ func paprPrivilege() Check {
 			op := t.callNumber(n)
 			look(undefined, "number "+Hex(n).String(), op, t.run(m, caller, op)[0])
 		}
+		for i, r := range t.unprivileged(m, p...) {
+			t.Equal(calls[i].rule, calls[i].name+": exception", 0, r.Trap)
+			t.Equal(calls[i].rule, calls[i].name, refused, t.returned(r))
+		}
 	}}
 }
 
-// unprivileged makes a call in problem state.
-func (t *T) unprivileged(m microvm.Machine, op arch.Op) arch.Result {
-	r, err := t.papr(m).Unprivileged(t.ctx, arch.Program{op})
-	t.Check("a call without privilege", err)
-	return r[0]
+// unprivileged makes calls in problem state.
+func (t *T) unprivileged(m microvm.Machine, ops ...arch.Op) []arch.Result {
+	r, err := t.papr(m).Unprivileged(t.ctx, ops)
+	t.Check("calls without privilege", err)
+	return r
 }
 
 // paprUserEffects: what a call from problem state must not bring about. The control is that
@@ -452,14 +457,14 @@ func paprUserEffects() Check {
 	return Check{Rules: []string{kick, cede}, Run: func(t *T) {
 		m := t.Open(machine())
 		t.sleeper(m, target, 0)
-		r := t.unprivileged(m, t.kick(m.ID(target)))
+		r := t.unprivileged(m, t.kick(m.ID(target)))[0]
 		t.Evidence(kick, "result", t.returned(r))
 		t.Equal(kick, "waits ended", t.Want(kick, "wakes"), bit(!t.stays(m, target, 0)))
 		t.run(m, caller, t.kick(m.ID(target)))
 		t.Control("waits ended by the same kick with privilege", 1, t.woken(m))
 		// A CEDE that is carried out gives what is listed for its end. Whether it waited
 		// cannot be seen by what the process finds, as it is interrupted all the time.
-		r = t.unprivileged(m, t.call("CEDE"))
+		r = t.unprivileged(m, t.call("CEDE"))[0]
 		t.Equal(cede, "calls carried out", t.Want(cede, "waits"), bit(r.Trap == 0 && t.returned(r) == t.ABI.Result("CEDE", "interrupted")))
 		t.Evidence(cede, "result", t.returned(r))
 	}}

@@ -28,7 +28,7 @@ type S390Machine interface {
 	// LastByte returns the largest address that there is memory at.
 	LastByte() (uint64, error)
 	// Unprivileged runs a program in problem state, in a process of its own, and returns what
-	// its operations left. A signal ends the program; its operation has the exception.
+	// its operations left. An exception ends its operation only.
 	Unprivileged(ctx context.Context, p arch.Program) ([]arch.Result, error)
 }
 
@@ -483,11 +483,9 @@ func s390Privilege() Check {
 	const refused = "privilege/user-refused"
 	return Check{Rules: []string{refused}, Run: func(t *T) {
 		m := t.s390Machine()
-		user := func(name string, op arch.Op) {
-			r, err := m.Unprivileged(t.ctx, arch.Program{op})
-			t.Check("a program in problem state", err)
-			t.Equal(refused, name, t.Want(refused, "exception"), int64(r[0].Trap)-1)
-		}
+		var names []string
+		var p arch.Program
+		user := func(name string, op arch.Op) { names, p = append(names, name), append(p, op) }
 		for _, form := range []string{"diag r0,r0,0x44", "diag r1,r0,0x9c", "diag r1,r0,0xfff", "diag r2,r4,0x500"} {
 			user(form, diagnose(form, map[string]uint64{"r1": 0, "r2": 0}))
 		}
@@ -495,6 +493,11 @@ func s390Privilege() Check {
 			user(name, t.order(name, m.ID(target)))
 		}
 		user("an order that is none", t.orderNumber(t.ABI.Word("first-free-order"), m.ID(target)))
+		r, err := m.Unprivileged(t.ctx, p)
+		t.Check("a program in problem state", err)
+		for i, name := range names {
+			t.Equal(refused, name, t.Want(refused, "exception"), int64(r[i].Trap)-1)
+		}
 		t.Control("exceptions of the same with privilege", 0, t.quiet(m, caller, diagnose("diag r0,r0,0x44", nil))[0].Trap)
 	}}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"pvabi/arch"
 	"pvabi/arch/amd64"
 	module "pvabi/internal/kmod"
@@ -18,9 +20,11 @@ var this = isa{
 		}
 		return probeOf(c.Bytes, c.Run, c.Fixups), nil
 	},
-	run:     func(f arch.Frame) uint64 { return uint64(amd64.Run(f, false)) },
-	signals: []signal{{[]string{"SIGILL"}, 1 + 6}},
-	begin:   0, resume: 1,
+	signals: []signal{{sigill, 0, 1 + 6}},
+	// The address to return to is on the stack, which is zeros.
+	call:   func(r *unix.PtraceRegs, first, second, stack uint64) { r.Rdi, r.Rsi, r.Rsp = first, second, stack-8 },
+	result: func(r *unix.PtraceRegs) uint64 { return r.Rax },
+	begin:  0, resume: 1,
 	kernelFrom: 1 << 63,
 	// A hole that is left for hypervisors (Documentation/arch/x86/x86_64/mm.rst), and a page
 	// fault.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"pvabi/arch"
 	"pvabi/arch/loong64"
 	module "pvabi/internal/kmod"
@@ -22,9 +24,13 @@ var this = isa{
 		}
 		return p, nil
 	},
-	run:     func(f arch.Frame) uint64 { return uint64(loong64.Run(f, false)) },
-	signals: []signal{{[]string{"SIGILL"}, loong64.Illegal}},
-	begin:   0, resume: loong64.Resumed,
+	process: loong64.Process,
+	signals: []signal{{sigill, 0, loong64.Illegal}},
+	call: func(r *unix.PtraceRegs, first, second, stack uint64) {
+		r.Regs[4], r.Regs[5], r.Regs[1], r.Regs[3] = first, second, 0, stack
+	},
+	result: func(r *unix.PtraceRegs) uint64 { return r.Regs[4] },
+	begin:  0, resume: loong64.Resumed,
 	kernelFrom: 1 << 63,
 	// In the last page of all, which is never mapped: pointers into it stand for errors
 	// (include/linux/err.h).

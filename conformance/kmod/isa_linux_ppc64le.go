@@ -1,7 +1,8 @@
 package kmod
 
 import (
-	"pvabi/arch"
+	"golang.org/x/sys/unix"
+
 	"pvabi/arch/ppc64le"
 	module "pvabi/internal/kmod"
 )
@@ -14,10 +15,15 @@ var this = isa{
 		}
 		return probeOf(c.Bytes, c.Run, c.Fixups), nil
 	},
-	run: func(f arch.Frame) uint64 { return uint64(ppc64le.Run(f, false)) },
+	process: ppc64le.Process,
 	// Where a call is no call without privilege, Linux makes a signal of it.
-	signals: []signal{{[]string{"SIGILL"}, 1}},
-	begin:   0, resume: ppc64le.Resumed,
+	signals: []signal{{sigill, 0, 1}},
+	call: func(r *unix.PtraceRegs, first, second, stack uint64) {
+		r.Gpr[3], r.Gpr[4], r.Link = first, second, 0
+		r.Gpr[1] = stack - 96 // a caller's frame, where the callee saves the link register
+	},
+	result: func(r *unix.PtraceRegs) uint64 { return r.Gpr[3] },
+	begin:  0, resume: ppc64le.Resumed,
 	// The kernel's quadrant, and in it an address above all memory (arch/powerpc/include/asm/
 	// book3s/64/radix.h and hash.h).
 	kernelFrom: 0xc000000000000000,

@@ -1,7 +1,8 @@
 package kmod
 
 import (
-	"pvabi/arch"
+	"golang.org/x/sys/unix"
+
 	"pvabi/arch/s390x"
 	module "pvabi/internal/kmod"
 )
@@ -14,16 +15,17 @@ var this = isa{
 		}
 		return probeOf(c.Bytes, c.Run, c.Fixups), nil
 	},
-	run: func(f arch.Frame) uint64 { return uint64(s390x.Run(f, false)) },
+	process: s390x.Process,
 	// The signal's code tells which exception it was (arch/s390/kernel/traps.c, DO_ERROR_INFO,
 	// Linux 7.2): ILL_ILLOPC, operation; ILL_ILLOPN, specification, and some more; ILL_PRVOPC,
 	// privileged operation.
-	signals: []signal{
-		{[]string{"SIGILL", "sigcode=1\n"}, 1 + 1},
-		{[]string{"SIGILL", "sigcode=2\n"}, 1 + 6},
-		{[]string{"SIGILL", "sigcode=5\n"}, 1 + 2},
+	signals: []signal{{sigill, 1, 1 + 1}, {sigill, 2, 1 + 6}, {sigill, 5, 1 + 2}},
+	call: func(r *unix.PtraceRegs, first, second, stack uint64) {
+		r.Gprs[2], r.Gprs[3], r.Gprs[14] = first, second, 0
+		r.Gprs[15] = stack - 160 // where the callee saves registers
 	},
-	begin: 0, resume: s390x.Resumed,
+	result: func(r *unix.PtraceRegs) uint64 { return r.Gprs[2] },
+	begin:  0, resume: s390x.Resumed,
 	// The kernel has an address space of its own, which user space is not in, and which ends
 	// far below this address. What the trap is can be told with interrupts off only.
 	nowhere: 0x00f0000000000000,

@@ -86,17 +86,17 @@ func SetOnline(cpu int, online bool) error {
 	return nil
 }
 
-// signal is an exception that Linux makes a signal of: what is in the words that Go has for a
-// signal that ends a process, and Result.Trap.
+// signal is an exception that Linux makes a signal of: the signal's number and code, where the code 0
+// stands for any, and Result.Trap.
 type signal struct {
-	words []string
-	trap  uint64
+	number, code int32
+	trap         uint64
 }
 
-// exception is Result.Trap for what Go said, 0 if that was no signal.
-func exception(signals []signal, said string) uint64 {
+// exception is Result.Trap for a signal, 0 if that is none of them.
+func exception(signals []signal, number, code int32) uint64 {
 	for _, s := range signals {
-		if !slices.ContainsFunc(s.words, func(w string) bool { return !strings.Contains(said, w) }) {
+		if s.number == number && (s.code == 0 || s.code == code) {
 			return s.trap
 		}
 	}

@@ -83,8 +83,7 @@ type Machine interface {
 	// be idle and stay so. Nothing may go wrong in the function.
 	Invoke(cpu int, function uint64, args ...uint64) (uint64, error)
 	// Unprivileged runs a program without privilege, in a process of its own, on any CPU, and returns
-	// what its operations left. A signal ends the program: its first operation then has the exception,
-	// and of the others nothing is known.
+	// what its operations left. An exception that is a signal ends its operation only.
 	Unprivileged(ctx context.Context, p arch.Program) ([]arch.Result, error)
 	// Close waits for the CPUs, and unloads all modules.
 	Close() error

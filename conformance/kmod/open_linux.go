@@ -40,10 +40,13 @@ type isa struct {
 	// begin and resume are the second argument of the probe's function that runs a
 	// program.
 	begin, resume uint64
-	// run has this very thread run a frame's program, with the privilege that it has, and returns
-	// how it left.
-	run     func(arch.Frame) uint64
+	// process is the same of a probe in a process without privilege, and signals are what may come of that.
+	process uint64
 	signals []signal
+	// call has a thread that is stopped call what it is at, with two arguments and a stack, and come back to
+	// the address 0; result is what it gave. All is of C's calling convention.
+	call   func(r *unix.PtraceRegs, first, second, stack uint64)
+	result func(*unix.PtraceRegs) uint64
 	// kernelFrom is the first address that is the kernel's. An access below it from a kernel
 	// is taken for an attack.
 	kernelFrom uint64
@@ -68,7 +71,6 @@ type machine struct {
 	cpus   []*cpu
 	areas  uint64 // address
 	used   uint64 // of the memory for areas
-	user   *user  // nil while there is none
 }
 
 type cpu struct {
@@ -569,10 +571,6 @@ func (m *machine) Reset() error {
 // Close implements Machine.
 func (m *machine) Close() error {
 	var errs []error
-	if m.user != nil {
-		errs = append(errs, m.user.end())
-		m.user = nil
-	}
 	for i := range m.cpus {
 		errs = append(errs, m.halt(i))
 	}

@@ -3,96 +3,47 @@
 package kmod
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
-	"strings"
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"pvabi/arch"
+	module "pvabi/internal/kmod"
 )
 
-// userWord marks a process that takes frames from its standard input, one after the other, runs
-// the program in each, and gives it back on its standard output.
-const userWord = "pvabi-kmod-user"
-
-// init is such a process. Being an init function it works in every program that can open a
-// machine.
-func init() {
-	if len(os.Args) != 2 || os.Args[1] != userWord {
-		return
-	}
-	if err := runFrames(os.Stdin, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "pvabi:", err)
-		os.Exit(3)
-	}
-	os.Exit(0)
-}
-
-func runFrames(r io.Reader, w io.Writer) error {
-	frame, err := arch.NewFrame(make([]byte, arch.FrameSize))
-	if err != nil {
-		return err
-	}
-	for {
-		if _, err := io.ReadFull(r, frame); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		if s := this.run(frame); s != statusEnded {
-			return fmt.Errorf("the probe left with status %d", s)
-		}
-		if _, err := w.Write(frame); err != nil {
-			return err
-		}
-	}
-}
-
-// user is such a process, as seen by the one that it runs programs for.
-type user struct {
-	command *exec.Cmd
-	frames  io.WriteCloser
-	results io.ReadCloser
-	said    bytes.Buffer
-}
-
-func startUser() (*user, error) {
-	u := &user{command: exec.Command("/proc/self/exe", userWord)}
-	u.command.Args[0] = "pvabi"
-	u.command.Stderr = &u.said
-	// One thread is enough, and a smaller process starts faster.
-	u.command.Env = append(os.Environ(), "GOMAXPROCS=1", "GOTRACEBACK=none")
-	var err error
-	if u.frames, err = u.command.StdinPipe(); err != nil {
-		return nil, err
-	}
-	if u.results, err = u.command.StdoutPipe(); err != nil {
-		return nil, err
-	}
-	return u, u.command.Start()
-}
-
-// run has the process run the program of a frame, which it gives back.
-func (u *user) run(ctx context.Context, frame arch.Frame) error {
-	defer context.AfterFunc(ctx, func() { _ = u.command.Process.Kill() })()
-	if _, err := u.frames.Write(frame); err != nil {
-		return err
-	}
-	_, err := io.ReadFull(u.results, frame)
-	return err
-}
-
-// end ends the process and returns how it ended.
-func (u *user) end() error {
-	return errors.Join(u.frames.Close(), u.command.Wait())
-}
+// sigill is SIGILL as a signal tells of itself.
+const sigill = int32(unix.SIGILL)
 
 // Unprivileged implements Machine.
-func (m *machine) Unprivileged(ctx context.Context, p arch.Program) ([]arch.Result, error) {
+func (*machine) Unprivileged(ctx context.Context, p arch.Program) (r []arch.Result, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		// A process that is traced can be spoken with by the thread that started it. That ends with the goroutine.
+		runtime.LockOSThread()
+		if r, err = runUnprivileged(ctx, p); err != nil {
+			err = fmt.Errorf("kmod: a process without privilege: %w", errors.Join(context.Cause(ctx), err))
+		}
+	}()
+	<-done
+	return r, err
+}
+
+// runUnprivileged runs a program in a process that has nothing but a probe, a frame and a stack, and so
+// is there at once, even on a machine that is emulated. It calls the probe's function when it is started,
+// which comes back to where there is nothing: all that may happen is a signal, which is seen here first. After
+// one that is an exception the function is called anew, to go on with the next operation.
+func runUnprivileged(ctx context.Context, p arch.Program) ([]arch.Result, error) {
+	probe, err := this.probe()
+	if err != nil {
+		return nil, err
+	}
 	frame, err := arch.NewFrame(make([]byte, arch.FrameSize))
 	if err != nil {
 		return nil, err
@@ -100,22 +51,109 @@ func (m *machine) Unprivileged(ctx context.Context, p arch.Program) ([]arch.Resu
 	if err := frame.Load(p); err != nil {
 		return nil, err
 	}
-	if m.user == nil {
-		if m.user, err = startUser(); err != nil {
-			m.user = nil
-			return nil, fmt.Errorf("kmod: start a process without privilege: %w", err)
+	content := append(frame[:len(frame):len(frame)], probe.Bytes...)
+	content = append(content, make([]byte, -len(content)&15)...)
+	process, err := startTraced(content)
+	if err != nil {
+		return nil, fmt.Errorf("start it: %w", err)
+	}
+	defer func() {
+		_ = process.Kill()
+		_, _ = process.Wait()
+	}()
+	defer context.AfterFunc(ctx, func() { _ = process.Kill() })()
+
+	pid := process.Pid
+	if _, err := stopped(pid); err != nil { // before its first instruction
+		return nil, err
+	}
+	var begin unix.PtraceRegs
+	if err := unix.PtraceGetRegs(pid, &begin); err != nil {
+		return nil, fmt.Errorf("its registers: %w", err)
+	}
+	begin.SetPC(module.ProgramAddress + uint64(len(frame)+probe.Run))
+	this.call(&begin, module.ProgramAddress, this.process, uint64(module.ProgramAddress+len(content)+module.ProgramStack))
+	traps := map[int]uint64{} // by operation
+	for {
+		if err := errors.Join(unix.PtraceSetRegs(pid, &begin), unix.PtraceCont(pid, 0)); err != nil {
+			return nil, fmt.Errorf("have it go on: %w", err)
+		}
+		signal, err := stopped(pid)
+		if err != nil {
+			return nil, err
+		}
+		now := begin
+		if err := unix.PtraceGetRegs(pid, &now); err != nil {
+			return nil, fmt.Errorf("its registers: %w", err)
+		}
+		if err := readMemory(pid, module.ProgramAddress, frame); err != nil {
+			return nil, fmt.Errorf("its frame: %w", err)
+		}
+		if signal.Signo == int32(unix.SIGSEGV) && now.PC() == 0 {
+			if status := this.result(&now); status != statusEnded {
+				return nil, fmt.Errorf("the probe left with status %d", status)
+			}
+			break
+		}
+		op, _ := frame.At()
+		trap := exception(this.signals, signal.Signo, signal.Code)
+		if trap == 0 || op >= len(p) {
+			return nil, fmt.Errorf("operation %d ended in signal %d (%v), code %d", op, signal.Signo, unix.Signal(signal.Signo), signal.Code)
+		}
+		traps[op] = trap
+		// The probe begins at the operation that it is told.
+		if _, err := unix.PtracePokeData(pid, module.ProgramAddress+arch.FrameAt, words(uint64(op+1))); err != nil {
+			return nil, fmt.Errorf("have it go on after operation %d: %w", op, err)
 		}
 	}
-	if err = m.user.run(ctx, frame); err == nil {
-		return frame.Results(len(p)), nil
+	results := frame.Results(len(p))
+	for op, trap := range traps {
+		results[op].Trap, results[op].Count = trap, 1
 	}
-	u := m.user
-	m.user = nil
-	err = errors.Join(context.Cause(ctx), err, u.end())
-	if trap := exception(this.signals, u.said.String()); trap != 0 && ctx.Err() == nil {
-		r := make([]arch.Result, len(p))
-		r[0].Trap, r[0].Count = trap, 1
-		return r, nil
+	return results, nil
+}
+
+// readMemory reads memory of a process.
+func readMemory(pid int, address uintptr, content []byte) error {
+	local := []unix.Iovec{{Base: &content[0]}}
+	local[0].SetLen(len(content))
+	_, err := unix.ProcessVMReadv(pid, local, []unix.RemoteIovec{{Base: address, Len: len(content)}}, 0)
+	return err
+}
+
+// startTraced starts a process that is traced by the calling thread, and stops at once.
+func startTraced(content []byte) (*os.Process, error) {
+	image, err := module.Program(runtime.GOARCH, content)
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("kmod: a process without privilege: %w: %s", err, strings.TrimSpace(u.said.String()))
+	file, err := unix.MemfdCreate("pvabi", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("a file of memory: %w", err)
+	}
+	defer unix.Close(file)
+	if _, err := unix.Write(file, image); err != nil {
+		return nil, fmt.Errorf("write to a file of memory: %w", err)
+	}
+	return os.StartProcess(fmt.Sprintf("/proc/self/fd/%d", file), []string{"pvabi"}, &os.ProcAttr{Sys: &syscall.SysProcAttr{Ptrace: true}})
+}
+
+// stopped waits until a process that is traced was sent a signal, and returns that.
+func stopped(pid int) (s unix.Siginfo, err error) {
+	var status unix.WaitStatus
+	for {
+		if _, err = unix.Wait4(pid, &status, 0, nil); err != unix.EINTR {
+			break
+		}
+	}
+	switch {
+	case err != nil:
+		return s, fmt.Errorf("wait for it: %w", err)
+	case !status.Stopped():
+		return s, fmt.Errorf("it ended, with status %#x", uint32(status))
+	}
+	if _, _, e := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GETSIGINFO, uintptr(pid), 0, uintptr(unsafe.Pointer(&s)), 0, 0); e != 0 {
+		return s, fmt.Errorf("which signal came: %w", e)
+	}
+	return s, nil
 }

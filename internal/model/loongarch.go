@@ -148,21 +148,22 @@ func (m loongGuest) Real(a arch.Area) (uint64, error) { return a.Address(), nil 
 // Taken implements conformance.LoongArchGuest.
 func (m loongGuest) Taken(cpu int) (uint64, error) { return m.Events(cpu, 0), nil }
 
-// Unprivileged implements conformance.LoongArchGuest. Of programs it takes calls, of which the first ends
-// in an exception.
+// Unprivileged implements conformance.LoongArchGuest. Of programs it takes calls.
 func (m loongGuest) Unprivileged(_ context.Context, program arch.Program) ([]arch.Result, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	process := *m.cpus[0]
 	process.user = true
-	op := program[0]
-	if op.Kind != arch.Call {
-		return nil, fmt.Errorf("model: operation %d at privilege level 3 is no call", op.Kind)
-	}
 	out := make([]arch.Result, len(program))
-	out[0] = arch.Result{Count: 1, Regs: op.Regs, Flags: op.Flags}
-	if _, t := m.hv.call(&process, op.Arg[0], &out[0].Regs, &out[0].Flags); t.raised {
-		out[0].Trap, out[0].Code = 1+t.vector, t.code
+	for i, op := range program {
+		if op.Kind != arch.Call {
+			return nil, fmt.Errorf("model: operation %d at privilege level 3 is no call", op.Kind)
+		}
+		r := &out[i]
+		*r = arch.Result{Count: 1, Regs: op.Regs, Flags: op.Flags}
+		if _, t := m.hv.call(&process, op.Arg[0], &r.Regs, &r.Flags); t.raised {
+			r.Trap, r.Code = 1+t.vector, t.code
+		}
 	}
 	return out, nil
 }

@@ -630,8 +630,7 @@ func (m s390Machine) LastByte() (uint64, error) {
 	return m.hypervisor().last(), nil
 }
 
-// Unprivileged implements conformance.S390Machine. Of programs it takes calls, up to the first that ends
-// in an exception.
+// Unprivileged implements conformance.S390Machine. Of programs it takes calls.
 func (m s390Machine) Unprivileged(_ context.Context, program arch.Program) ([]arch.Result, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -646,7 +645,6 @@ func (m s390Machine) Unprivileged(_ context.Context, program arch.Program) ([]ar
 		*r = arch.Result{Count: 1, Regs: op.Regs, Flags: op.Flags}
 		if _, t := m.hypervisor().call(&process, op.Arg[0], &r.Regs, &r.Flags); t.raised {
 			r.Trap, r.Code = 1+t.vector, t.code
-			break
 		}
 	}
 	return out, nil
