@@ -41,8 +41,8 @@ type KVMGuestBoot struct {
 	Console string
 	// Other says why the guest did not end as it was told to; empty if it did.
 	Other string
-	// Err says why there was no such boot.
-	Err error
+	// Err says why there was no such boot; empty if there was.
+	Err string
 }
 
 // KVMGuestEvent is something that was seen of a guest of KVM's.
@@ -267,7 +267,9 @@ func (bs kvmBoots) get(t *T, name string) *KVMGuestBoot {
 	if i < 0 {
 		t.Fatal(fmt.Errorf("no boot %q", name))
 	}
-	t.Check("boot "+name, bs[i].Err)
+	if why := bs[i].Err; why != "" {
+		t.Fatal(fmt.Errorf("boot %s: %s", name, why))
+	}
 	return &bs[i]
 }
 

@@ -100,6 +100,8 @@ type Event struct {
 	Mutated *Mutated `json:"mutated,omitempty"`
 	// Shown is something that the guest shows of itself, for whoever has to judge it.
 	Shown *Shown `json:"shown,omitempty"`
+	// Part is a piece of something that was seen, for whoever has to judge it.
+	Part *Part `json:"part,omitempty"`
 	// Finished is the last event; a run without it is incomplete.
 	Finished bool `json:"finished,omitempty"`
 }

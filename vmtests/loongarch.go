@@ -168,7 +168,7 @@ func (r *Runner) loongArchGuest(ctx context.Context, t Target, o *outcome) error
 		return err
 	}
 	defer remove()
-	image, err := r.image(ctx, g, kernel, "", temp)
+	image, err := r.image(ctx, g, kernel, temp)
 	if err != nil {
 		return roomy(err)
 	}

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"pvabi/abi"
 	"pvabi/conformance"
@@ -270,12 +269,56 @@ func (o *outcome) end(err error) {
 	}
 }
 
-// guest boots a target's guest.
+// ready is a guest that is ready to be booted.
+type ready struct {
+	qemu.Config
+	kernel   bootable
+	emulator *store.QEMU
+}
+
+// guest boots a target's guest, whose agent judges.
 func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
+	temp, remove, err := scratch()
+	if err != nil {
+		return err
+	}
+	defer remove()
+	g, err := r.prepare(ctx, t, o, temp)
+	if err != nil || g == nil {
+		return err
+	}
+	if r.Mutate > 0 || len(r.Mutants) > 0 || t.Guest.Scenario != "" {
+		g.Whole = max(g.Whole, mutateBound)
+	}
+	if r.Rounds > 0 {
+		// A KVM that polls before it has a CPU sleep keeps an emulator from its other CPUs, as it
+		// likes: round trips take some time, or ten times that.
+		g.Append = append(g.Append, "kvm.halt_poll_ns=0")
+	}
+	var report qemu.Report
+	if t.Guest.Reference {
+		if r.Rounds > 0 {
+			o.say("what is measured is the project's own model of a hypervisor and the debugger's connection that it works by, nothing of a real KVM")
+		}
+		report, err = onReference(ctx, g.emulator.Version, g.Config, o)
+	} else {
+		report, err = qemu.Run(ctx, g.Config, o.event)
+	}
+	o.reported(report)
+	o.run.Seconds = conformance.Seconds{
+		Boot: report.ToIdentity, Modules: max(report.ToLoaded-report.ToIdentity, 0),
+		Checks: max(report.ToResult-report.ToLoaded, 0), Total: report.Total,
+	}
+	return o.ended(t.Guest, g, err)
+}
+
+// prepare makes all that it takes to boot a target's guest, with files in the folder temp; nothing where the
+// target is unreached.
+func (r *Runner) prepare(ctx context.Context, t Target, o *outcome, temp string) (*ready, error) {
 	g := t.Guest
 	board, err := qemu.BoardOf(g.GOARCH)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if g.Xen != nil {
 		board = qemu.XenBoard
@@ -289,35 +332,30 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 	board.CPU = cmp.Or(g.CPU, board.CPU)
 	kernel, err := r.kernel(ctx, g, o)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := o.configured(kernel, g); err != nil {
-		return err
+		return nil, err
 	}
 	emulator, err := r.emulator(ctx, g, o)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	temp, remove, err := scratch()
-	if err != nil {
-		return err
-	}
-	defer remove()
 	boot, err := direct(kernel.artefact.Path, temp)
 	if err != nil {
-		return roomy(err)
+		return nil, roomy(err)
 	}
 	o.run.Guest.Other, err = r.replaced(kernel.release)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	image, err := r.image(ctx, g, kernel, boot, temp)
+	image, err := r.image(ctx, g, kernel, temp)
 	if errors.Is(err, initramfs.ErrModuleMissing) {
 		o.run.Unreached = fmt.Sprintf("%v; the target needs a kernel that has it, built in or as a module", err)
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return roomy(err)
+		return nil, roomy(err)
 	}
 	if f := emulator.Firmware; f != nil && boot == kernel.artefact.Path {
 		board.Firmware = f.Path
@@ -326,18 +364,14 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 	var xen *qemu.Xen
 	if g.Xen != nil {
 		if xen, err = r.xen(ctx, g, temp, o); err != nil {
-			return roomy(err)
+			return nil, roomy(err)
 		}
 	}
 	o.run.Guest.Kernel = kernel.artefact
 	o.run.Guest.Image = conformance.Artefact{Version: "built for this run", SHA256: image.SHA256, Size: image.Size}
 	o.run.QEMU.Artefact = program(emulator)
 	if err := os.MkdirAll(r.Output, 0o755); err != nil {
-		return fmt.Errorf("the folder for results: %w", err)
-	}
-	threads := g.Threads
-	if r.Threads != "" {
-		threads = r.Threads
+		return nil, fmt.Errorf("the folder for results: %w", err)
 	}
 	job := agent.Job{
 		Target: t.Name, Modules: image.Names(), Needs: g.Needs, Only: r.Only, Looks: r.Looks, Rounds: r.Rounds, Scenario: g.Scenario, Mutate: r.Mutate,
@@ -347,48 +381,34 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 	}
 	config := qemu.Config{
 		QEMU: emulator.Command, Env: emulator.Env, Board: board,
-		CPUs: g.CPUs, Threads: threads,
+		CPUs: g.CPUs, Threads: cmp.Or(r.Threads, g.Threads),
 		Kernel: boot, Initramfs: image.Path, Release: kernel.release, Xen: xen,
 		Append:  append(job.Words(), g.Append...),
 		Console: t.Console(r.Output), Line: r.line(t),
 	}
-	if r.Mutate > 0 || len(r.Mutants) > 0 || g.Scenario != "" {
-		config.Whole = mutateBound
-	}
 	if g.Reference {
 		config.Boot, config.Silence = referenceSilence, referenceSilence
 	}
-	if g.Nested {
-		config.Silence, config.Whole = nestedSilence, max(config.Whole, nestedWhole)
-	}
-	var report qemu.Report
-	if r.Rounds > 0 {
-		// A KVM that polls before it has a CPU sleep keeps an emulator from its other CPUs, as it
-		// likes: round trips take some time, or ten times that.
-		config.Append = append(config.Append, "kvm.halt_poll_ns=0")
-	}
-	if g.Reference && r.Rounds > 0 {
-		o.say("what is measured is the project's own model of a hypervisor and the debugger's connection that it works by, nothing of a real KVM")
-	}
-	if g.Reference {
-		report, err = onReference(ctx, emulator.Version, config, o)
-	} else {
-		report, err = qemu.Run(ctx, config, o.event)
-	}
-	if name := lacking(err, g.Machine); name != "" {
-		o.run.Unreached = fmt.Sprintf("QEMU %s has no property %s of the machine", emulator.Version, name)
-		err = nil
-	}
+	return &ready{config, kernel, emulator}, nil
+}
+
+// reported takes over what there is to say about a guest, or one of several.
+func (o *outcome) reported(report qemu.Report) {
 	o.run.QEMU.Command = report.Command
-	o.run.PeakRSS = report.PeakRSS
+	o.run.PeakRSS = max(o.run.PeakRSS, report.PeakRSS)
 	for _, n := range report.Notes {
 		o.say(n)
 	}
-	o.run.Seconds = conformance.Seconds{
-		Boot: report.ToIdentity, Modules: max(report.ToLoaded-report.ToIdentity, 0),
-		Checks: max(report.ToResult-report.ToLoaded, 0), Total: report.Total,
+}
+
+// ended is told how a guest ended, and returns the error if it is one: a QEMU that cannot have the machine makes
+// its target unreached.
+func (o *outcome) ended(g *Guest, booted *ready, err error) error {
+	if name := lacking(err, g.Machine); name != "" {
+		o.run.Unreached = fmt.Sprintf("QEMU %s has no property %s of the machine", booted.emulator.Version, name)
+		err = nil
 	}
-	if o.run.Unreached != "" && kernel.modules == "" && len(g.Modules) > 0 {
+	if o.run.Unreached != "" && booted.kernel.modules == "" && len(g.Modules) > 0 {
 		o.run.Unreached += "; if the kernel has modules, give their folder by -modules, or the tree that they were built in by -modules-from"
 	}
 	return err
@@ -406,13 +426,6 @@ func (r *Runner) line(t Target) func(string) {
 		fmt.Fprintf(r.Consoles, "%s: %s\n", t.Name, line)
 	}
 }
-
-// nestedSilence and nestedWhole bound a run whose guest boots guests of its own, some twenty, and tells of
-// each when it has ended.
-const (
-	nestedSilence = 6 * time.Minute
-	nestedWhole   = 40 * time.Minute
-)
 
 // lacking returns the property of a machine that a QEMU ended for because it does not know it, or
 // nothing.
@@ -502,16 +515,13 @@ func (r *Runner) emulator(ctx context.Context, g *Guest, o *outcome) (*store.QEM
 	return installed, nil
 }
 
-func (r *Runner) image(ctx context.Context, g *Guest, k bootable, boot, temp string) (*initramfs.Image, error) {
+func (r *Runner) image(ctx context.Context, g *Guest, k bootable, temp string) (*initramfs.Image, error) {
 	init, err := initramfs.BuildAgent(ctx, temp, g.GOARCH)
 	if err != nil {
 		return nil, err
 	}
 	c := initramfs.Config{Agent: init, GOARCH: g.GOARCH, Release: k.release, Path: filepath.Join(temp, "initramfs.cpio")}
 	c.Files = map[string]string{}
-	if g.Nested {
-		c.Files[agent.NestedKernel] = boot
-	}
 	if len(r.Mutants) > 0 {
 		words := filepath.Join(temp, "mutants")
 		if err := os.WriteFile(words, []byte(strings.Join(agent.MutantWords(r.Mutants), "\n")), 0o600); err != nil {

@@ -74,8 +74,6 @@ type Guest struct {
 	Modules, Needs []string
 	// Append is added to the kernel's command line.
 	Append []string
-	// Nested is true of a guest whose agent boots guests of its own, of the same kernel.
-	Nested bool
 	// Reference is true of a guest that runs on the reference hypervisor.
 	Reference bool
 	// Scenario is what the suite is to do, where it has more than one thing to do.
@@ -137,9 +135,9 @@ func Targets() []Target {
 				// target/i386/tcg/system/svm_helper.c), and such a guest dies of it.
 				GOARCH: "amd64", CPUs: 1, Threads: qemu.OneThread, Memory: 1024,
 				Modules: []string{"kvm_amd"}, Needs: []string{"/dev/kvm"},
-				Nested:  true,
 				Options: conformance.X86KVMGuestOptions(),
 			},
+			boot: (*Runner).kvmGuest,
 		},
 		here(suites.X86KVMBelow(), suites.Options{}),
 		here(suites.X86KVMHost(), suites.Options{}),

@@ -7,7 +7,7 @@
 //
 //	Identity            always first
 //	Loaded              once the modules are there; or Unreached or Fatal
-//	Result, Note        in any number, as the suite finds them; or Measured
+//	Result, Note        in any number, as the suite finds them; or Measured, Shown, Part
 //	Unreached or Fatal  when the suite cannot begin, or go on
 //	Finished            always last, unless the guest dies
 //
@@ -45,9 +45,6 @@ const Port = "pvabi"
 // for many.
 const MutantsFile = "etc/pvabi-mutants"
 
-// NestedKernel is the file, in an image, of the kernel that an agent boots as a guest of its own.
-const NestedKernel = "boot/vmlinux"
-
 // ChannelWord begins the word of the kernel's command line that names the device, a serial port,
 // which the events go to where there is no virtio-serial port.
 const ChannelWord = "pvabi.channel="
@@ -84,6 +81,11 @@ type Job struct {
 	Implementer string
 	// Scenario tells a suite what to do, where it has more than one thing to do in a guest.
 	Scenario string
+	// Share is which of Shares parts of its work a suite does, from 1, where several guests do it beside each
+	// other; 0 of 0 is all of it.
+	Share, Shares int
+	// Kernel is where in the guest's memory the kernel is, an ELF file, that an agent boots as a guest of its own.
+	Kernel Region
 	// End is how the guest ends when the job is done; empty for EndPowerOff.
 	End string
 	// Only selects rules, see Selected; none selects all.
@@ -151,6 +153,12 @@ func (j Job) Words() []string {
 	if j.Scenario != "" {
 		words = append(words, "pvabi.scenario="+j.Scenario)
 	}
+	if j.Shares > 0 {
+		words = append(words, ShareWord(j.Share, j.Shares))
+	}
+	if j.Kernel != (Region{}) {
+		words = append(words, j.Kernel.Word())
+	}
 	if j.End != "" {
 		words = append(words, "pvabi.end="+j.End)
 	}
@@ -168,6 +176,15 @@ func (j Job) Words() []string {
 	}
 	return append(words, MutantWords(j.Mutants)...)
 }
+
+// ShareWord is the word of a job's that tells of its share.
+func ShareWord(share, shares int) string { return fmt.Sprintf("pvabi.share=%d/%d", share, shares) }
+
+// Region is memory of a guest's that its kernel leaves alone, in bytes.
+type Region struct{ Address, Size int64 }
+
+// Word is the word of a job's that says that its Kernel is in a region.
+func (r Region) Word() string { return fmt.Sprintf("pvabi.kernel=%#x,%d", r.Address, r.Size) }
 
 // MutantWords are those of a job's words that are about its mutants, a word for each.
 func MutantWords(mutants []Mutant) []string {
@@ -213,6 +230,14 @@ func ParseJob(words []string) (Job, error) {
 				return Job{}, fmt.Errorf("%q: want a number from 1", word)
 			}
 			*map[string]*int{"looks": &j.Looks, "rounds": &j.Rounds, "mutate": &j.Mutate}[key] = n
+		case "share":
+			if n, err := fmt.Sscanf(value+"\n", "%d/%d\n", &j.Share, &j.Shares); n != 2 || err != nil || j.Share < 1 || j.Share > j.Shares {
+				return Job{}, fmt.Errorf("%q: want i/n with i from 1 to n", word)
+			}
+		case "kernel":
+			if n, err := fmt.Sscanf(value+"\n", "0x%x,%d\n", &j.Kernel.Address, &j.Kernel.Size); n != 2 || err != nil || j.Kernel.Size < 1 {
+				return Job{}, fmt.Errorf("%q: want an address in hexadecimal and a size", word)
+			}
 		case "mutant":
 			m, err := parseMutant(value)
 			if err != nil {

@@ -126,7 +126,7 @@ func TestDoSerialisesEvents(t *testing.T) {
 }
 
 func TestParseJob(t *testing.T) {
-	job := Job{Target: "x86-kvm", Modules: []string{"kvm", "kvm_amd"}, Needs: []string{"/dev/kvm"}, Looks: 3, Rounds: 10}
+	job := Job{Target: "x86-kvm", Modules: []string{"kvm", "kvm_amd"}, Needs: []string{"/dev/kvm"}, Looks: 3, Rounds: 10, Share: 2, Shares: 3, Kernel: Region{1 << 28, 75000001}}
 	got, err := ParseJob(append([]string{"console=ttyS0", ChannelWord + "/dev/ttyS1"}, job.Words()...))
 	require.NoError(t, err)
 	assert.Equal(t, job, got, "what Words says")
@@ -135,7 +135,11 @@ func TestParseJob(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, Job{Target: "boot"}, got)
 
-	for _, words := range [][]string{nil, {"quiet"}, {"pvabi.target="}, {"pvabi.target=x", "pvabi.modles=kvm"}, {"pvabi.target=x", "pvabi.looks=0"}, {"pvabi.target=x", "pvabi.looks=many"}} {
+	for _, words := range [][]string{
+		nil, {"quiet"}, {"pvabi.target="}, {"pvabi.target=x", "pvabi.modles=kvm"}, {"pvabi.target=x", "pvabi.looks=0"},
+		{"pvabi.target=x", "pvabi.looks=many"}, {"pvabi.target=x", "pvabi.share=3/2"}, {"pvabi.target=x", "pvabi.share=1/2/3"},
+		{"pvabi.target=x", "pvabi.share=0/2"}, {"pvabi.target=x", "pvabi.kernel=0x100"}, {"pvabi.target=x", "pvabi.kernel=256,1"},
+	} {
 		_, err := ParseJob(words)
 		assert.Error(t, err, "%q", words)
 	}

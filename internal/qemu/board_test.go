@@ -1,6 +1,7 @@
 package qemu
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
@@ -46,4 +47,22 @@ func TestChannelOverSerial(t *testing.T) {
 		})
 	}
 	assert.ErrorContains(t, overSerial(&vmtest.Options{}), "is not what it was")
+}
+
+// TestFields sets each field of an event by itself.
+func TestFields(t *testing.T) {
+	assert.Zero(t, fields(conformance.Event{}))
+	for i := range reflect.TypeFor[conformance.Event]().NumField() {
+		var e conformance.Event
+		field := reflect.ValueOf(&e).Elem().Field(i)
+		switch field.Kind() {
+		case reflect.Pointer:
+			field.Set(reflect.New(field.Type().Elem()))
+		case reflect.String:
+			field.SetString("text")
+		case reflect.Bool:
+			field.SetBool(true)
+		}
+		assert.Equal(t, 1, fields(e), "%+v", e)
+	}
 }

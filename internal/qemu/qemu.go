@@ -566,7 +566,7 @@ func (g *guest) take(e conformance.Event) error {
 func fields(e conformance.Event) int {
 	n := 0
 	for _, set := range []bool{
-		e.Identity != nil, e.Loaded != nil, e.Result != nil, e.Shown != nil, e.Alive, e.Measured != nil, e.Mutated != nil,
+		e.Identity != nil, e.Loaded != nil, e.Result != nil, e.Shown != nil, e.Part != nil, e.Alive, e.Measured != nil, e.Mutated != nil,
 		e.Fatal != "", e.Unreached != "", e.Note != "", e.Finished,
 	} {
 		if set {
