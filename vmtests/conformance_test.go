@@ -60,6 +60,9 @@ func TestConformance(t *testing.T) {
 			if changes != nil {
 				t.Run("mutants", func(t *testing.T) { noticed(t, target.Platform, changes, run.Mutants) })
 			}
+			if target.onReference() {
+				t.Run("plugin", func(t *testing.T) { sameByPlugin(t, target, run) })
+			}
 		})
 	}
 }

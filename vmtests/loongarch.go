@@ -65,9 +65,9 @@ type reference struct {
 }
 
 // serveLoongArch begins to run a reference hypervisor for the guest that QEMU is about to boot from a
-// file, with sockets in the folder temp. script, where it is not nil, makes the host's Watch. failed is
-// told of an error, after which the guest stands still for ever.
-func serveLoongArch(ctx context.Context, failed func(error), kernel, temp string, changes []func(*refhv.LoongArch),
+// file, with sockets in the folder temp, by a plugin of QEMU's if there is one. script, where it is not nil, makes
+// the host's Watch. failed is told of an error, after which the guest stands still for ever.
+func serveLoongArch(ctx context.Context, failed func(error), kernel, temp, plugin string, changes []func(*refhv.LoongArch),
 	script func(*abi.Platform, *refhv.Host) func(refhv.Event)) (*reference, error) {
 	image, err := os.ReadFile(kernel)
 	if err != nil {
@@ -78,12 +78,12 @@ func serveLoongArch(ctx context.Context, failed func(error), kernel, temp string
 		return nil, fmt.Errorf("%s: %w", kernel, err)
 	}
 	table := abi.LoongArch()
-	sockets := tcg.SocketsIn(temp)
-	r := &reference{args: sockets.Args(), done: make(chan error, 1)}
+	link := tcg.NewLink(temp, plugin, code, table)
+	r := &reference{args: link.Args(), done: make(chan error, 1)}
 	ctx, r.cancel = context.WithCancel(ctx)
 	go func() {
 		err := func() error {
-			guest, err := tcg.Open(ctx, sockets, code, table)
+			guest, err := link.Open(ctx)
 			if err != nil {
 				return err
 			}
@@ -118,19 +118,19 @@ func (r *reference) end() ([]refhv.Event, error) {
 }
 
 // onReference runs a guest on a reference hypervisor that offers what a kernel does.
-func onReference(ctx context.Context, version string, c qemu.Config, o *outcome) (qemu.Report, error) {
-	if why := tooOld(version); why != "" {
-		o.run.Unreached = why
-		return qemu.Report{}, nil
-	}
+func (r *Runner) onReference(ctx context.Context, version string, c qemu.Config, o *outcome) (qemu.Report, error) {
 	temp, remove, err := scratch()
 	if err != nil {
 		return qemu.Report{}, err
 	}
 	defer remove()
+	plugin, err := r.trap(ctx, version, temp, o)
+	if err != nil || o.run.Unreached != "" {
+		return qemu.Report{}, err
+	}
 	guest, failed := context.WithCancelCause(ctx)
 	defer failed(nil)
-	h, err := serveLoongArch(ctx, failed, c.Kernel, temp, nil, nil)
+	h, err := serveLoongArch(ctx, failed, c.Kernel, temp, plugin, nil, nil)
 	if err != nil {
 		return qemu.Report{}, err
 	}
@@ -159,15 +159,15 @@ func (r *Runner) loongArchGuest(ctx context.Context, t Target, o *outcome) error
 	if err != nil {
 		return err
 	}
-	if why := tooOld(emulator.Version); why != "" {
-		o.run.Unreached = why
-		return nil
-	}
 	temp, remove, err := scratch()
 	if err != nil {
 		return err
 	}
 	defer remove()
+	plugin, err := r.trap(ctx, emulator.Version, temp, o)
+	if err != nil || o.run.Unreached != "" {
+		return err
+	}
 	image, err := r.image(ctx, g, kernel, temp)
 	if err != nil {
 		return roomy(err)
@@ -209,7 +209,7 @@ func (r *Runner) loongArchGuest(ctx context.Context, t Target, o *outcome) error
 				config.Line = func(text string) { line(b.Name + ": " + text) }
 			}
 			job := agent.Job{Target: t.Name, Modules: image.Names(), Scenario: b.Scenario, End: b.End}
-			done, err := bootLoongArch(together, config, job, b)
+			done, err := bootLoongArch(together, config, plugin, job, b)
 			booted[i] = done
 			b.Other = notEnded(b.End, done.console)
 			return err
@@ -254,14 +254,14 @@ type loongArchBooted struct {
 
 // bootLoongArch boots a guest on the reference hypervisor and fills in what was seen of it. What goes
 // wrong is in there, too; an error is one of ours.
-func bootLoongArch(ctx context.Context, c qemu.Config, job agent.Job, b *conformance.LoongArchBoot) (done loongArchBooted, err error) {
+func bootLoongArch(ctx context.Context, c qemu.Config, plugin string, job agent.Job, b *conformance.LoongArchBoot) (done loongArchBooted, err error) {
 	changes, err := loongArchChanges(b.Offered, b.Change)
 	if err != nil {
 		return done, err
 	}
 	guest, failed := context.WithCancelCause(ctx)
 	defer failed(nil)
-	h, err := serveLoongArch(ctx, failed, c.Kernel, filepath.Dir(c.Console), changes, conformance.LoongArchScript)
+	h, err := serveLoongArch(ctx, failed, c.Kernel, filepath.Dir(c.Console), plugin, changes, conformance.LoongArchScript)
 	if err != nil {
 		return done, err
 	}
@@ -304,14 +304,38 @@ func notEnded(how, console string) string {
 	return ""
 }
 
-// tooOld says why a version of QEMU does not do, or is empty.
-func tooOld(version string) string {
-	const first = "11"
-	if conformance.CompareVersions(version, first) >= 0 {
-		return ""
+// The ways in which the CPUs of a guest come out to the reference hypervisor, see package tcg.
+const (
+	TrapGDBStub = "gdbstub"
+	TrapPlugin  = "plugin"
+)
+
+// trap returns the file of the plugin of QEMU's by which CPUs come out to the reference hypervisor, empty for gdbstub. A
+// run that the machine has not got what it takes for is unreached.
+func (r *Runner) trap(ctx context.Context, version, temp string, o *outcome) (plugin string, err error) {
+	if o.run.Unreached = tooOld(version, r.Trap); o.run.Unreached != "" || r.Trap != TrapPlugin {
+		return "", nil
 	}
-	return strings.Join([]string{
-		"QEMU " + version + " is too old for the reference hypervisor: before 10 it does not boot such a kernel, and before " + first,
-		"its gdbstub forgets all translated code at each stop; `pvabi fetch` without -qemu and -qemu-version gets a newer one",
-	}, " ")
+	plugin, err = tcg.BuildPlugin(ctx, temp)
+	if errors.Is(err, tcg.ErrNoCompiler) {
+		o.run.Unreached = err.Error() + ", or run without -trap plugin"
+		return "", nil
+	}
+	return plugin, err
+}
+
+// tooOld says why a version of QEMU does not do, or is empty.
+func tooOld(version, trap string) string {
+	const first = "11"
+	switch {
+	case conformance.CompareVersions(version, first) < 0:
+		return strings.Join([]string{
+			"QEMU " + version + " is too old for the reference hypervisor: before 10 it does not boot such a kernel, and before " + first,
+			"its gdbstub forgets all translated code at each stop; `pvabi fetch` without -qemu and -qemu-version gets a newer one",
+		}, " ")
+	case trap == TrapPlugin && conformance.CompareVersions(version, tcg.FirstPlugin) < 0:
+		return fmt.Sprintf("QEMU %s is too old for -trap plugin, which takes %s; `pvabi fetch` without -qemu and -qemu-version gets a newer one, and -trap gdbstub needs none",
+			version, tcg.FirstPlugin)
+	}
+	return ""
 }

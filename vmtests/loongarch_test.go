@@ -41,11 +41,42 @@ func TestNotEnded(t *testing.T) {
 }
 
 func TestTooOld(t *testing.T) {
-	assert.Empty(t, tooOld("11.1.2"))
-	assert.Empty(t, tooOld("12.0"))
-	for _, version := range []string{"7.2.22", "10.0.13", "10.2.2"} {
-		assert.Contains(t, tooOld(version), "QEMU "+version+" is too old")
-		assert.Contains(t, tooOld(version), "pvabi fetch")
+	for _, test := range []struct{ trap, version, want string }{
+		{TrapGDBStub, "11.1.2", ""},
+		{TrapGDBStub, "12.0", ""},
+		{TrapGDBStub, "11.0.1", ""},
+		{TrapGDBStub, "7.2.22", "QEMU 7.2.22 is too old for the reference hypervisor"},
+		{TrapGDBStub, "10.0.13", "QEMU 10.0.13 is too old for the reference hypervisor"},
+		{TrapPlugin, "10.2.2", "QEMU 10.2.2 is too old for the reference hypervisor"},
+		{TrapPlugin, "11.0.1", "QEMU 11.0.1 is too old for -trap plugin, which takes 11.1"},
+		{TrapPlugin, "11.1.2", ""},
+	} {
+		got := tooOld(test.version, test.trap)
+		if test.want == "" {
+			assert.Empty(t, got, "%s by %s", test.version, test.trap)
+			continue
+		}
+		assert.Contains(t, got, test.want)
+		assert.Contains(t, got, "pvabi fetch")
+	}
+}
+
+// TestTrap: what a plugin takes that is not there leaves a run unreached, with what to do about it.
+func TestTrap(t *testing.T) {
+	t.Setenv("CC", "")
+	t.Setenv("PATH", t.TempDir())
+	for _, test := range []struct{ trap, version, want string }{
+		{TrapGDBStub, "11.1.2", ""},
+		{"", "11.1.2", ""},
+		{TrapPlugin, "11.0.1", "too old"},
+		{TrapPlugin, "11.1.2", "no C compiler: none of cc, gcc and clang is there; install one, or name one by $CC, or run without -trap plugin"},
+	} {
+		o := &outcome{run: &conformance.Run{}}
+		plugin, err := (&Runner{Trap: test.trap}).trap(t.Context(), test.version, t.TempDir(), o)
+		require.NoError(t, err)
+		assert.Empty(t, plugin)
+		assert.Contains(t, o.run.Unreached, test.want)
+		assert.Equal(t, test.want == "", o.run.Unreached == "")
 	}
 }
 
@@ -63,11 +94,34 @@ func TestLoongArchBoots(t *testing.T) {
 	assert.ErrorContains(t, err, `no mutant "none"`)
 }
 
+// onReference tells whether a target's guests run on the reference hypervisor.
+func (t Target) onReference() bool {
+	return t.Platform == "loongarch-kvm" && t.Guest != nil && (t.Guest.Reference || t.boot != nil)
+}
+
+// sameByPlugin wants the verdicts of a run by gdbstub, by the plugin, too.
+func sameByPlugin(t *testing.T, target Target, run *conformance.Run) {
+	other := (&Runner{Store: artefacts, Output: t.TempDir(), Trap: TrapPlugin}).Run(t.Context(), target)
+	require.Empty(t, other.Error, "console:\n%s", strings.Join(other.Console, "\n"))
+	if other.Unreached != "" {
+		t.Skip("unreached: " + other.Unreached)
+	}
+	t.Logf("%.1f s, by gdbstub %.1f s", other.Seconds.Total, run.Seconds.Total)
+	verdicts := func(run *conformance.Run) map[string]conformance.Verdict {
+		out := map[string]conformance.Verdict{}
+		for _, r := range run.Results {
+			out[r.Rule] = r.Verdict
+		}
+		return out
+	}
+	assert.Equal(t, verdicts(run), verdicts(other))
+}
+
 // TestReferenceIsNoKVM: what is said of the model is said to be of a model.
 func TestReferenceIsNoKVM(t *testing.T) {
 	found := 0
 	for _, target := range Targets() {
-		if target.Guest == nil || !target.Guest.Reference && target.boot == nil || target.Platform != "loongarch-kvm" {
+		if !target.onReference() {
 			continue
 		}
 		found++

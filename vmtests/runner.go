@@ -41,6 +41,8 @@ type Runner struct {
 	QEMUSuite, QEMUVersion     string
 	// Threads replaces the targets' own choice.
 	Threads qemu.Threads
+	// Trap is how CPUs come out to the reference hypervisor, TrapGDBStub if it is empty.
+	Trap string
 	// Output is the folder that the guests' consoles are kept in.
 	Output string
 	// Consoles, where set, is what the guests' consoles are written to as they come, each
@@ -298,9 +300,9 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 	var report qemu.Report
 	if t.Guest.Reference {
 		if r.Rounds > 0 {
-			o.say("what is measured is the project's own model of a hypervisor and the debugger's connection that it works by, nothing of a real KVM")
+			o.say("what is measured is the project's own model of a hypervisor and the way in which CPUs come out to it, nothing of a real KVM")
 		}
-		report, err = onReference(ctx, g.emulator.Version, g.Config, o)
+		report, err = r.onReference(ctx, g.emulator.Version, g.Config, o)
 	} else {
 		report, err = qemu.Run(ctx, g.Config, o.event)
 	}

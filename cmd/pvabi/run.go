@@ -44,11 +44,15 @@ func bootFlags(fs *flag.FlagSet, r *vmtests.Runner) {
 	})
 	fs.StringVar(&r.QEMU, "qemu", "", "run this QEMU `file`; its firmware may be in a folder pc-bios beside it")
 	fs.StringVar(&r.Xen, "xen", "", "boot on this Xen `file`, such as xen/xen.gz of an own build")
+	fs.StringVar(&r.Trap, "trap", vmtests.TrapGDBStub, "have CPUs come out to the reference hypervisor by QEMU's `gdbstub`, or by a plugin, which takes less time and a C compiler")
 	artefactFlags(fs, r)
 }
 
-// checkBoot refuses files of the user's that are not for all of the targets.
+// checkBoot refuses what is wrong, and files of the user's that are not for all of the targets.
 func checkBoot(r *vmtests.Runner, targets []vmtests.Target) error {
+	if r.Trap != vmtests.TrapGDBStub && r.Trap != vmtests.TrapPlugin {
+		return fmt.Errorf("unknown -trap %q; there are %s and %s", r.Trap, vmtests.TrapGDBStub, vmtests.TrapPlugin)
+	}
 	if (r.Kernel != "" || r.Modules != "" || len(r.Replace) > 0 || r.QEMU != "") && !oneArchitecture(targets) {
 		return errors.New("-kernel, -modules, -module and -qemu are for guests of one architecture; name the targets to run")
 	}

@@ -81,6 +81,24 @@ func (q *QMP) execute(command string, arguments, result any) error {
 	}
 }
 
+// Continue lets the machine's CPUs run that was started to stand still.
+func (q *QMP) Continue() error { return q.execute("cont", nil, nil) }
+
+// Await waits for an event. No command may come after it.
+func (q *QMP) Await(event string) error {
+	for {
+		var answer struct {
+			Event string `json:"event"`
+		}
+		switch err := q.dec.Decode(&answer); {
+		case err != nil:
+			return fmt.Errorf("qmp: wait for %s: %w", event, err)
+		case answer.Event == event:
+			return nil
+		}
+	}
+}
+
 // CPUs lists the machine's CPUs by their index.
 func (q *QMP) CPUs() ([]CPU, error) {
 	var cpus []CPU

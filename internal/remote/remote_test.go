@@ -295,6 +295,7 @@ func TestQMP(t *testing.T) {
 	q, err := NewQMP(lines(t, `{"QMP":{"version":{}}}`+"\n", map[string]string{
 		`{"execute":"qmp_capabilities"}`: `{"return":{}}`,
 		`{"execute":"query-cpus-fast"}`:  `{"event":"RESUME"}` + "\n" + cpus,
+		`{"execute":"cont"}`:             `{"return":{}}` + "\n" + `{"event":"RESUME"}` + "\n" + `{"event":"SHUTDOWN"}`,
 		`{"arguments":{"command-line":"info x","cpu-index":1},"execute":"human-monitor-command"}`: `{"return":"text"}`,
 		`{"arguments":{"command-line":"info y","cpu-index":1},"execute":"human-monitor-command"}`: `{"error":{"desc":"no"}}`,
 	}))
@@ -310,6 +311,8 @@ func TestQMP(t *testing.T) {
 	assert.Equal(t, "text", text)
 	_, err = q.Monitor(1, "info y")
 	assert.ErrorContains(t, err, `"no"`)
+	require.NoError(t, q.Continue())
+	require.NoError(t, q.Await("SHUTDOWN"))
 
 	_, err = NewQMP(lines(t, "{}\n", nil))
 	assert.ErrorContains(t, err, "does not greet")

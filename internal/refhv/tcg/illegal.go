@@ -45,7 +45,7 @@ func controlRegister(text, name string) (uint64, error) {
 
 // learn has the vector of a CPU get a breakpoint, once the CPU has one: when it makes its first call it
 // does.
-func (g *Guest) learn(cpu int) error {
+func (g *stopped) learn(cpu int) error {
 	if g.vectors[cpu] != 0 {
 		return nil
 	}
@@ -71,7 +71,7 @@ func (g *Guest) learn(cpu int) error {
 
 // raised looks at what has raised the exception at whose vector a CPU is, and gives it back to the guest
 // if it is no HVCL of the kernel's.
-func (g *Guest) raised(ctx context.Context, cpu int, vector uint64) error {
+func (g *stopped) raised(ctx context.Context, cpu int, vector uint64) error {
 	text, err := g.qmp.Monitor(cpu, "info registers")
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func (g *Guest) raised(ctx context.Context, cpu int, vector uint64) error {
 }
 
 // look takes what may leave the guest in the code around an address.
-func (g *Guest) look(address uint64) error {
+func (g *stopped) look(address uint64) error {
 	first := (address - around) &^ (portion - 1)
 	for from := first; from < address+around; from += portion {
 		code, err := g.gdb.Memory(from, portion)
@@ -108,7 +108,7 @@ func (g *Guest) look(address uint64) error {
 		if err != nil {
 			return err
 		}
-		for at := 0; at+4 <= len(code); at += 4 {
+		for at := 0; at+length <= len(code); at += length {
 			if s, is := decode(from+uint64(at), binary.LittleEndian.Uint32(code[at:])); is {
 				if err := g.add(s); err != nil {
 					return err
@@ -127,7 +127,7 @@ func (g *Guest) look(address uint64) error {
 
 // find returns the address of an instruction in the kernel's code.
 func (k *Kernel) find(instruction uint32) (uint64, bool) {
-	for at := 0; at+4 <= len(k.Text); at += 4 {
+	for at := 0; at+length <= len(k.Text); at += length {
 		if binary.LittleEndian.Uint32(k.Text[at:]) == instruction {
 			return k.Base + uint64(at), true
 		}

@@ -39,6 +39,9 @@ type Site struct {
 	To, From int
 }
 
+// length is that of an instruction, in bytes.
+const length = 4
+
 // encodings are how the instructions are told: the bits in mask are as in word (LoongArch
 // Reference Manual volume 1, appendix "Table of Instruction Encoding"; HVCL: Linux 7.2,
 // arch/loongarch/include/asm/inst.h, reg0i15_format and hvcl_op).

@@ -142,7 +142,7 @@ FlatView #2
  AS "other", root: x
   0000000f00000000-0000000f0fffffff (prio 0, ram): x
 `
-	g := &Guest{ram: memory(tree)}
+	g := &machine{ram: memory(tree)}
 	assert.Equal(t, []span{{0, 0xfffffff}, {0x80000000, 0xafffffff}}, g.ram)
 	for _, test := range []struct {
 		address, size uint64
