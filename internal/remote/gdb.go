@@ -241,13 +241,14 @@ func (g *GDB) Resume(cpus ...int) error {
 	return g.send(action)
 }
 
-// Step has one CPU do one instruction while the others stand still, and returns when it has.
+// Step has one CPU do one instruction while the others stand still, and returns when it has, or when all
+// stand still for a breakpoint that another CPU came to before.
 func (g *GDB) Step(ctx context.Context, cpu int) error {
 	if err := g.send(fmt.Sprintf("vCont;s:%x", cpu+1)); err != nil {
 		return err
 	}
 	s, err := g.Wait(ctx)
-	if err == nil && (s.CPU != cpu || s.Signal != SIGTRAP) {
+	if err == nil && s.Signal != SIGTRAP {
 		err = fmt.Errorf("gdbstub: a step of CPU %d ended in %+v", cpu, s)
 	}
 	return err

@@ -240,6 +240,9 @@ func TestGDBStep(t *testing.T) {
 	require.NoError(t, g.Step(t.Context(), 1))
 	assert.Equal(t, "vCont;s:2", <-s.heard)
 	s.stops <- "T05thread:01;"
+	require.NoError(t, g.Step(t.Context(), 1), "another CPU's stop")
+	assert.Equal(t, "vCont;s:2", <-s.heard)
+	s.stops <- "T02thread:02;"
 	assert.ErrorContains(t, g.Step(t.Context(), 1), "a step of CPU 1 ended in")
 }
 

@@ -68,7 +68,8 @@ func (g *stopped) add(s Site) error {
 // Close implements refhv.Trap.
 func (g *stopped) Close() error { return errors.Join(g.gdb.Close(), g.machine.Close()) }
 
-// Next implements refhv.Trap.
+// Next implements refhv.Trap. Where two CPUs come to breakpoints at once QEMU stops all twice: the second time as soon
+// as they go on, for the same CPU, which may be one that is held and has come out already.
 func (g *stopped) Next(ctx context.Context, held []int) (*refhv.Exit, error) {
 	g.held = held
 	for {
@@ -76,7 +77,7 @@ func (g *stopped) Next(ctx context.Context, held []int) (*refhv.Exit, error) {
 		switch {
 		case err != nil:
 			return nil, ended(err)
-		case stop.Signal == remote.SIGTRAP:
+		case stop.Signal == remote.SIGTRAP && !slices.Contains(held, stop.CPU):
 			e, err := g.exit(ctx, stop.CPU)
 			if e != nil || err != nil {
 				return e, ended(err)
@@ -119,12 +120,9 @@ func (g *stopped) run(ctx context.Context) (remote.Stop, error) {
 // exit looks at what a CPU has come to. It is nil where that is nothing of the hypervisor's, which
 // is then done.
 func (g *stopped) exit(ctx context.Context, cpu int) (*refhv.Exit, error) {
-	r, err := g.gdb.Registers()
+	r, err := g.all(cpu)
 	if err != nil {
 		return nil, err
-	}
-	if len(r) < registers {
-		return nil, fmt.Errorf("gdbstub has %d registers, want %d", len(r), registers)
 	}
 	pc := r[registerPC]
 	if slices.Contains(g.vectors, pc) {
@@ -171,40 +169,48 @@ func (g *stopped) exit(ctx context.Context, cpu int) (*refhv.Exit, error) {
 	if !g.ours(s.Kind, r[s.From]) {
 		return nil, nil
 	}
-	if r, err = g.gdb.Registers(); err != nil {
+	if r, err = g.all(cpu); err != nil {
 		return nil, err
 	}
 	e.Value = r[s.To]
 	return e, nil
 }
 
-// step has a CPU do the instruction of a site.
+// all returns the registers of a CPU.
+func (g *stopped) all(cpu int) ([]uint64, error) {
+	if err := g.gdb.Select(cpu); err != nil {
+		return nil, err
+	}
+	r, err := g.gdb.Registers()
+	if err == nil && len(r) < registers {
+		err = fmt.Errorf("gdbstub has %d registers, want %d", len(r), registers)
+	}
+	return r, err
+}
+
+// step has a CPU do the instruction of a site. All may be stopped before it has, see Next.
 func (g *stopped) step(ctx context.Context, cpu int, s Site) error {
 	if err := g.gdb.Unbreak(s.Address); err != nil {
 		return err
 	}
-	if err := g.gdb.Step(context.WithoutCancel(ctx), cpu); err != nil {
-		return err
+	for at := s.Address; at == s.Address; {
+		if err := g.gdb.Step(context.WithoutCancel(ctx), cpu); err != nil {
+			return err
+		}
+		r, err := g.all(cpu)
+		if err != nil {
+			return err
+		}
+		at = r[registerPC]
 	}
 	return g.gdb.Break(s.Address)
 }
 
 // PC implements refhv.Trap.
 func (g *stopped) PC(cpu int) (uint64, error) {
-	pc, err := g.pc(cpu)
-	return pc, ended(err)
-}
-
-func (g *stopped) pc(cpu int) (uint64, error) {
-	if err := g.gdb.Select(cpu); err != nil {
-		return 0, err
-	}
-	r, err := g.gdb.Registers()
+	r, err := g.all(cpu)
 	if err != nil {
-		return 0, err
-	}
-	if len(r) < registers {
-		return 0, fmt.Errorf("gdbstub has %d registers, want %d", len(r), registers)
+		return 0, ended(err)
 	}
 	return r[registerPC], nil
 }
@@ -227,13 +233,14 @@ func (g *stopped) sleep(cpu int, s Site) error {
 		if err := g.gdb.Interrupt(); err != nil {
 			return err
 		}
-		_, err := g.gdb.Wait(context.Background())
+		if _, err := g.gdb.Wait(context.Background()); err != nil {
+			return err
+		}
+		r, err := g.all(cpu)
 		if err != nil {
 			return err
 		}
-		if at, err = g.pc(cpu); err != nil {
-			return err
-		}
+		at = r[registerPC]
 	}
 	g.asleep[cpu] = true
 	return g.gdb.Break(s.Address)
