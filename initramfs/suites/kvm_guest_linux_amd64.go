@@ -301,7 +301,8 @@ func (h *kvmHost) boot(ctx context.Context, b *conformance.KVMGuestBoot) error {
 		pcvm.Console, "loglevel=4", "panic=-1", "reboot=t",
 		// Where it is, readSymbols knows; what it spends time on, nobody needs.
 		"nokaslr", "mitigations=off", "cryptomgr.notests", "rcupdate.rcu_expedited=1", "nowatchdog",
-		"tsc=reliable", "random.trust_cpu=on", "8250.nr_uarts=0", "lsm=", "initcall_blacklist=crypto_kdf108_init",
+		"rodata=off", "no5lvl", "tsc=reliable", "random.trust_cpu=on", "8250.nr_uarts=0", "lsm=",
+		"initcall_blacklist=crypto_kdf108_init,load_system_certificate_list",
 	}, b.Words, job.Words(), []string{agent.ChannelWord + agent.MailboxPrefix + fmt.Sprint(nestedMemory)})
 	if b.End == agent.EndCrash {
 		words = append(words, crashMemory)
