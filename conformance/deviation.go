@@ -100,7 +100,7 @@ var Deviations = slices.Concat(linuxLoongArchDeviations, linuxX86GuestDeviations
 // are of one with 4 KiB.
 func WriteDeviations(w io.Writer) error {
 	byImplementer := map[string][]Deviation{}
-	for _, d := range slices.Concat(Deviations, kvmPAPRDeviations(4096)) {
+	for _, d := range slices.Concat(Deviations, kvmPAPRDeviations(4096), []Deviation{kvmNestedPAPRDeviation}) {
 		byImplementer[d.Implementer] = append(byImplementer[d.Implementer], d)
 	}
 	var b strings.Builder

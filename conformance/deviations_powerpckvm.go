@@ -2,6 +2,15 @@ package conformance
 
 import "pvabi/abi"
 
+// kvmNestedPAPRDeviation is what it is known to do otherwise besides where the hypervisor below runs its
+// guests.
+var kvmNestedPAPRDeviation = Deviation{
+	Implementer: "Linux KVM-HV", Rule: "powerpc-papr/privilege/user-has-no-effect",
+	ID:      "kvmhv-user-prods",
+	Text:    "under nested PAPR leaves it to the hypervisor below to refuse calls from problem state, and carries out those that come: with QEMU's, which refuses none, any process of a guest can prod a CPU",
+	Sources: []abi.Source{{Tree: "Linux 7.2.12", Path: "arch/powerpc/kvm/book3s_hv.c", Symbol: "kvmppc_handle_exit_hv"}},
+}
+
 // kvmPAPRDeviations is what Linux KVM-HV is known to do otherwise, in a guest of a hypervisor that
 // lets it nest. What each says was seen in a run and read in the source. pageSize is that of
 // the kernel, in bytes.

@@ -54,6 +54,7 @@ func TestPAPRDeviations(t *testing.T) {
 		"QEMU":                          {PowerPCPAPRRules(), qemuPAPRDeviations},
 		"Linux KVM-HV, pages of 4 KiB":  {PowerPCKVMRules(), kvmPAPRDeviations(4 << 10)},
 		"Linux KVM-HV, pages of 64 KiB": {PowerPCKVMRules(), kvmPAPRDeviations(64 << 10)},
+		"Linux KVM-HV, nested PAPR":     {PowerPCKVMRules(), []Deviation{kvmNestedPAPRDeviation}},
 	} {
 		rules := map[string]bool{}
 		for _, r := range of.rules {

@@ -148,24 +148,9 @@ func Targets() []Target {
 		pseriesTarget("powerpc-qemu", "the hypervisor that QEMU's machine pseries is under TCG, asked by a module in a Linux guest", qemu.ThreadPerCPU),
 		// CPUs come one after the other, wherever the host has it.
 		pseriesTarget("powerpc-qemu-single", "the same hypervisor, with all CPUs on one of QEMU's threads", qemu.OneThread),
-		{
-			Name: "powerpc-kvm", Platform: "powerpc-papr", Implementer: "Linux KVM-HV",
-			Text:  "the KVM-HV of a Linux guest under QEMU TCG, a hypervisor in a guest, asked by virtual CPUs of our own",
-			Rules: conformance.PowerPCKVMRules(), Costs: true,
-			Guest: &Guest{
-				// With cap-nested-papr instead, the other way to nest, what is seen is QEMU
-				// 11.1 rather than KVM: it locks its guest up with a thread per CPU, ends by
-				// an assertion where CPUs are not numbered 0, 1, 2 (hw/ppc/spapr_nested.c,
-				// h_guest_create_vcpu), delivers no interrupts but the decrementer's, tells
-				// KVM of one that has expired where it has not, and hands calls from
-				// problem state to KVM, which relies on it for refusing them
-				// (arch/powerpc/kvm/book3s_hv.c, kvmppc_handle_exit_hv).
-				GOARCH: "ppc64le", CPUs: 2, Threads: qemu.ThreadPerCPU,
-				Machine: "cap-nested-hv=on", CPU: "POWER9",
-				Modules: []string{"kvm_hv"}, Needs: []string{"/dev/kvm"},
-				Options: conformance.PowerPCKVMOptions(),
-			},
-		},
+		powerpcKVMTarget("powerpc-kvm", "a hypervisor in a guest", "cap-nested-hv=on", "POWER9", qemu.ThreadPerCPU),
+		// QEMU 11.1 locks its guest up with a thread per CPU.
+		powerpcKVMTarget("powerpc-kvm-papr", "a hypervisor in a guest of the other kind, which leaves its guests' state to QEMU", "cap-nested-papr=on", "POWER10", qemu.OneThread),
 		{
 			Name: "s390-qemu", Platform: "s390", Implementer: implementedByQEMU,
 			Text:  "the machine that QEMU is for s390 under TCG, asked by a module in a Linux guest",
@@ -224,6 +209,21 @@ func pseriesTarget(name, text string, threads qemu.Threads) Target {
 			// CPUs, in no hurry otherwise.
 			Append:  []string{"isolcpus=1-3", "irqaffinity=0", "transparent_hugepage=never", "rcupdate.rcu_expedited=1"},
 			Options: conformance.PowerPCOptions(),
+		},
+	}
+}
+
+// powerpcKVMTarget is Linux KVM-HV in a guest of QEMU's, nested by a property of QEMU's machine.
+func powerpcKVMTarget(name, nested, machine, cpu string, threads qemu.Threads) Target {
+	return Target{
+		Name: name, Platform: "powerpc-papr", Implementer: "Linux KVM-HV",
+		Text:  "the KVM-HV of a Linux guest under QEMU TCG, " + nested + ", asked by virtual CPUs of our own",
+		Rules: conformance.PowerPCKVMRules(), Costs: true,
+		Guest: &Guest{
+			GOARCH: "ppc64le", CPUs: 2, Threads: threads,
+			Machine: machine, CPU: cpu,
+			Modules: []string{"kvm_hv"}, Needs: []string{"/dev/kvm"},
+			Options: conformance.PowerPCKVMOptions(),
 		},
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"os"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"pvabi/conformance"
 	"pvabi/conformance/kvmhv"
 	"pvabi/conformance/linuxguest"
@@ -20,17 +18,25 @@ import (
 
 func init() {
 	all["powerpc-qemu"], all["powerpc-qemu-single"] = powerpcQEMU, powerpcQEMU
-	all["powerpc-kvm"] = powerpcKVM
+	all["powerpc-kvm"], all["powerpc-kvm-papr"] = powerpcKVM, powerpcKVMPAPR
 }
 
 // powerpcKVM looks at the KVM of the kernel that the agent runs on.
 func powerpcKVM(ctx context.Context, job agent.Job, emit func(conformance.Event)) error {
-	var u unix.Utsname
-	if err := unix.Uname(&u); err != nil {
+	release, err := linuxguest.Release()
+	if err != nil {
 		return err
 	}
-	s := conformance.PowerPCKVM(unix.ByteSliceToString(u.Release[:]), os.Getpagesize(), kvmhv.Answers, kvmhv.Open)
-	return agent.Run(ctx, job, emit, s)
+	return agent.Run(ctx, job, emit, conformance.PowerPCKVM(release, os.Getpagesize(), kvmhv.Answers, kvmhv.Open))
+}
+
+// powerpcKVMPAPR looks at the same where that nests by nested PAPR.
+func powerpcKVMPAPR(ctx context.Context, job agent.Job, emit func(conformance.Event)) error {
+	release, err := linuxguest.Release()
+	if err != nil {
+		return err
+	}
+	return agent.Run(ctx, job, emit, conformance.PowerPCKVMNestedPAPR(release, os.Getpagesize(), kvmhv.Answers, kvmhv.Open))
 }
 
 // powerpcQEMU looks at the hypervisor below the kernel that the agent runs on, and at that kernel.
