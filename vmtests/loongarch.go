@@ -150,14 +150,14 @@ func (r *Runner) loongArchGuest(ctx context.Context, t Target, o *outcome) error
 	}
 	kernel, err := r.kernel(ctx, g, o)
 	if err != nil {
-		return err
+		return o.unless(err)
 	}
 	if err := o.configured(kernel, g); err != nil {
 		return err
 	}
 	emulator, err := r.emulator(ctx, g, o)
 	if err != nil {
-		return err
+		return o.unless(err)
 	}
 	temp, remove, err := scratch()
 	if err != nil {

@@ -334,14 +334,14 @@ func (r *Runner) prepare(ctx context.Context, t Target, o *outcome, temp string)
 	board.CPU = cmp.Or(g.CPU, board.CPU)
 	kernel, err := r.kernel(ctx, g, o)
 	if err != nil {
-		return nil, err
+		return nil, o.unless(err)
 	}
 	if err := o.configured(kernel, g); err != nil {
 		return nil, err
 	}
 	emulator, err := r.emulator(ctx, g, o)
 	if err != nil {
-		return nil, err
+		return nil, o.unless(err)
 	}
 	boot, err := direct(kernel.artefact.Path, temp)
 	if err != nil {
@@ -366,7 +366,7 @@ func (r *Runner) prepare(ctx context.Context, t Target, o *outcome, temp string)
 	var xen *qemu.Xen
 	if g.Xen != nil {
 		if xen, err = r.xen(ctx, g, temp, o); err != nil {
-			return nil, roomy(err)
+			return nil, roomy(o.unless(err))
 		}
 	}
 	o.run.Guest.Kernel = kernel.artefact
@@ -392,6 +392,16 @@ func (r *Runner) prepare(ctx context.Context, t Target, o *outcome, temp string)
 		config.Boot, config.Silence = referenceSilence, referenceSilence
 	}
 	return &ready{config, kernel, emulator}, nil
+}
+
+// unless returns an error, or nothing where it is that Debian does not have what the target takes, which is then
+// unreached.
+func (o *outcome) unless(err error) error {
+	if !errors.Is(err, store.ErrNone) {
+		return err
+	}
+	o.run.Unreached = err.Error()
+	return nil
 }
 
 // reported takes over what there is to say about a guest, or one of several.

@@ -7,7 +7,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"pvabi/conformance"
 	"pvabi/internal/qemu"
+	"pvabi/internal/store"
 )
 
 // TestLacking: of what QEMU ends for, only a property that it does not know and that the target
@@ -34,4 +36,14 @@ func TestLacking(t *testing.T) {
 	} {
 		assert.Equal(t, tt.want, lacking(tt.err, tt.properties), tt.name)
 	}
+}
+
+// TestUnless: what Debian does not have makes a target unreached, and nothing else does.
+func TestUnless(t *testing.T) {
+	o := &outcome{run: new(conformance.Run)}
+	assert.NoError(t, o.unless(fmt.Errorf("a kernel: %w", store.ErrNone)))
+	assert.Equal(t, "a kernel: the archive has none", o.run.Unreached)
+	o.run.Unreached = ""
+	assert.ErrorIs(t, o.unless(assert.AnError), assert.AnError)
+	assert.Empty(t, o.run.Unreached)
 }

@@ -83,10 +83,22 @@ func (a *archive) open(ctx context.Context) error {
 		a.opened = string(made) == source && age >= 0 && age < listAge &&
 			!(a.store.Refresh && info.ModTime().Before(a.store.opened))
 	}
-	if a.opened {
-		return nil
+	if !a.opened {
+		if err := a.update(ctx); err != nil {
+			return err
+		}
 	}
-	return a.update(ctx)
+	return a.built()
+}
+
+// built is an error where the suite is not built for the architecture: apt, which asks for its index, is content
+// with none.
+func (a *archive) built() error {
+	lists, err := filepath.Glob(a.dir("lists", "*_binary-"+a.arch+"_Packages*"))
+	if err == nil && len(lists) == 0 {
+		err = fmt.Errorf("%w: Debian %s is not built for %s", ErrNone, a.suite, a.arch)
+	}
+	return err
 }
 
 // suites lists the archive's suite and, where that one is an addition to another

@@ -62,7 +62,7 @@ func (s *Store) Firmware(ctx context.Context, spec FirmwareSpec) (*Firmware, err
 				}
 			}
 			if len(out) == 0 {
-				return nil, fmt.Errorf("the archive has no package %s%s", fw.pkg, wished(spec.Version))
+				return nil, fmt.Errorf("%w: no package %s%s", ErrNone, fw.pkg, wished(spec.Version))
 			}
 			return out, nil
 		},

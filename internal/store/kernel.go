@@ -120,7 +120,7 @@ func lookForKernel(ctx context.Context, ar *archive, spec KernelSpec) ([]*answer
 	}
 	answers := kernels(records, spec)
 	if len(answers) == 0 {
-		return nil, fmt.Errorf("the archive has none%s", wished(spec.Version))
+		return nil, fmt.Errorf("%w%s", ErrNone, wished(spec.Version))
 	}
 	return answers, nil
 }

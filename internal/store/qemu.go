@@ -165,7 +165,7 @@ func lookForQEMU(ctx context.Context, ar *archive, arch *architecture, spec QEMU
 			return out, nil
 		}
 	}
-	return nil, fmt.Errorf("the archive has no package %s%s", strings.Join(arch.providers, " or "), wished(spec.Version))
+	return nil, fmt.Errorf("%w: no package %s%s", ErrNone, strings.Join(arch.providers, " or "), wished(spec.Version))
 }
 
 func qemuParts(ctx context.Context, ar *archive, arch *architecture, emulator record) (*answer, error) {

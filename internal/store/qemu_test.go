@@ -213,7 +213,7 @@ func TestQEMUWithoutLibrary(t *testing.T) {
 	require.ErrorContains(t, err, "needs the library libc.so.6, which none of its packages has")
 
 	_, err = s.unpackedQEMU(t.Context(), QEMUSpec{GOARCH: "amd64", Version: "98"})
-	assert.ErrorContains(t, err, "the archive has no package qemu-system-x86 of version 98")
+	assert.ErrorContains(t, err, "the archive has none: no package qemu-system-x86 of version 98")
 }
 
 // TestProvider has an emulator in the package that had it before it got one of

@@ -166,6 +166,10 @@ func checkWords(fields ...string) error {
 	return nil
 }
 
+// ErrNone is part of the error where Debian's suite has nothing of what is asked for: it is not built for the
+// architecture, lacks the package, or has other versions of it.
+var ErrNone = errors.New("the archive has none")
+
 // errGone is part of the error when the archive's index names a file that the
 // archive no longer has, or not with that content.
 var errGone = errors.New("the archive does not have it as listed")

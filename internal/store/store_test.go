@@ -88,6 +88,12 @@ func TestKernelOfWish(t *testing.T) {
 	}
 	_, err := s.Kernel(t.Context(), KernelSpec{GOARCH: "amd64", Version: "6.1"})
 	assert.EqualError(t, err, "store: kernel of Debian forky for amd64, flavour cloud-amd64: the archive has none of version 6.1")
+	require.ErrorIs(t, err, ErrNone)
+	for range 2 { // when the index is fetched, and from what was fetched
+		_, err = s.Kernel(t.Context(), KernelSpec{GOARCH: "loong64"})
+		assert.ErrorContains(t, err, "the archive has none: Debian forky is not built for loong64")
+		require.ErrorIs(t, err, ErrNone)
+	}
 }
 
 func TestSpecIsRefused(t *testing.T) {

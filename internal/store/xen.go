@@ -62,7 +62,7 @@ func (s *Store) Xen(ctx context.Context, spec XenSpec) (*Xen, error) {
 			}
 			answers := hypervisors(records, spec.Version)
 			if len(answers) == 0 {
-				return nil, fmt.Errorf("the archive has none%s", wished(spec.Version))
+				return nil, fmt.Errorf("%w%s", ErrNone, wished(spec.Version))
 			}
 			return answers, nil
 		},
