@@ -289,7 +289,7 @@ func (r *Runner) guest(ctx context.Context, t Target, o *outcome) error {
 	if err != nil || g == nil {
 		return err
 	}
-	if r.Mutate > 0 || len(r.Mutants) > 0 || t.Guest.Scenario != "" {
+	if r.Mutate > 0 || len(r.Mutants) > 0 || r.Looks > 1 || t.Guest.Scenario != "" {
 		g.Whole = max(g.Whole, mutateBound)
 	}
 	if r.Rounds > 0 {
