@@ -66,7 +66,7 @@ func TestLoongArchModelDisturbed(t *testing.T) {
 	for _, c := range []struct {
 		turns    uint64
 		doubtful int
-	}{{300, 200}, {20000, 10}, {1 << 40, 1}} {
+	}{{100, 70}, {300, 200}, {20000, 10}, {1 << 40, 1}} {
 		doubtful := 0
 		for seed := range uint64(15) {
 			judgeBy(t, loongBelow, model.LoongArchDisturbed(c.turns), seed, nil, func(r conformance.Result) bool {
