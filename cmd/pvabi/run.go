@@ -44,7 +44,7 @@ func bootFlags(fs *flag.FlagSet, r *vmtests.Runner) {
 	})
 	fs.StringVar(&r.QEMU, "qemu", "", "run this QEMU `file`; its firmware may be in a folder pc-bios beside it")
 	fs.StringVar(&r.Xen, "xen", "", "boot on this Xen `file`, such as xen/xen.gz of an own build")
-	fs.StringVar(&r.Trap, "trap", vmtests.TrapGDBStub, "have CPUs come out to the reference hypervisor by QEMU's `gdbstub`, or by a plugin, which takes less time and a C compiler")
+	fs.StringVar(&r.Trap, "trap", vmtests.TrapGDBStub, "have CPUs come out to the reference hypervisor by QEMU's `gdbstub`, or by a plugin of QEMU 11.1, which takes a C compiler")
 	artefactFlags(fs, r)
 }
 
