@@ -151,8 +151,9 @@ func Targets() []Target {
 		// CPUs come one after the other, wherever the host has it.
 		pseriesTarget("powerpc-qemu-single", "the same hypervisor, with all CPUs on one of QEMU's threads", qemu.OneThread),
 		powerpcKVMTarget("powerpc-kvm", "a hypervisor in a guest", "cap-nested-hv=on", "POWER9", qemu.ThreadPerCPU),
-		// QEMU 11.1 locks its guest up in each boot with a thread per CPU, and with one thread in one of some six.
-		named(powerpcKVMTarget("powerpc-kvm-papr", "a hypervisor in a guest of the other kind, which leaves its guests' state to QEMU; QEMU locks it up at times", "cap-nested-papr=on", "POWER10", qemu.OneThread)),
+		// On QEMU 11.1 the guest locks up in some boots, with a thread per CPU and, in one of some six, with one
+		// thread. Whether that is QEMU's doing or KVM's is not known.
+		named(powerpcKVMTarget("powerpc-kvm-papr", "a hypervisor in a guest of the other kind, which leaves its guests' state to QEMU; it locks up at times", "cap-nested-papr=on", "POWER10", qemu.OneThread)),
 		{
 			Name: "s390-qemu", Platform: "s390", Implementer: implementedByQEMU,
 			Text:  "the machine that QEMU is for s390 under TCG, asked by a module in a Linux guest",

@@ -15,8 +15,8 @@ func TestMain(m *testing.M) {
 	guesttest.Main(func() int { return microvm.RunTests(m) }, "-test.skip=^TestGuests$")
 }
 
-// nestedPAPRVariable, if it is not empty, has the tests run under cap-nested-papr, too: QEMU 11.1 locks its guest
-// up in some of the boots, with a thread per CPU and with one.
+// nestedPAPRVariable, if it is not empty, has the tests run under cap-nested-papr, too: on QEMU 11.1
+// such a guest locks up in some of the boots, with a thread per CPU and with one.
 const nestedPAPRVariable = "PVABI_NESTED_PAPR"
 
 // nestedPAPR is what tells the tests in the guest which KVM theirs is.
@@ -39,7 +39,7 @@ func TestGuests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.enabled == nestedPAPR && os.Getenv(nestedPAPRVariable) == "" {
-				t.Skip("QEMU locks such a guest up at times; set " + nestedPAPRVariable + "=1")
+				t.Skip("such a guest locks up at times; set " + nestedPAPRVariable + "=1")
 			}
 			guesttest.Guest{
 				GOARCH: tc.goarch, CPUs: 2, Threads: tc.threads, Machine: tc.machine, CPU: tc.cpu,
